@@ -32,11 +32,13 @@ distributions as ours:
   relation for Poisson-sampled sums, so they are accounted under
   ADD_OR_REMOVE_ONE. The pair of distributions is the same: a contribution of
   zeros changes neither the sum nor the divisor, and the divisor does not depend
-  on who took part. Removing a client and zeroing it therefore release the same.
+  on who took part. So the release is the same whether a client is removed or
+  contributes zeros.
 * Replace-one of an unsampled Gaussian or Laplace mechanism is the pair "no
   contribution" against "a contribution of norm 2 C". Sampled mechanisms are
-  mixtures under replace-one, which that pair does not describe. 'pld' bounds
-  Poisson-sampled sums by two hops (`curves.replace_one`), 'rdp' refuses them.
+  mixtures under replace-one, which that pair does not describe. Under
+  replace-one, 'pld' bounds Poisson-sampled sums by two hops
+  (`curves.replace_one`), and 'rdp' refuses them.
 
 Events of protocols are accounted for by 'pld', through `protocol_accountant`.
 Each event names the rules that bound it (`protocols.bounds`).
@@ -191,7 +193,8 @@ def delta(
 def loss(event: dp_accounting.DpEvent) -> composition.Loss:
   """Returns the privacy loss of an event under zero-out, for many deltas.
 
-  Upper bound. `loss(event).epsilon(delta)` is `epsilon` of the method 'pld'.
+  Upper bound. Up to rounding, `loss(event).epsilon(delta)` is the `epsilon` of
+  the method 'pld'.
 
   Args:
     event: The event, stated for zero-out (see the top of this module), without
@@ -407,6 +410,11 @@ def _best_order(parts: _Parts, value_and_order: Callable) -> float:
   tried at whole orders only, where the divergence is a finite sum. For a
   fractional order dp_accounting 0.4 truncates the series so early that the
   result can lie below the true value.
+
+  Args:
+    parts: Parts of the event.
+    value_and_order: Function from an accountant of dp_accounting to (value,
+      best order of the accountant).
   """
   is_sampled = any(
       not isinstance(leaf, dp_accounting.LaplaceDpEvent)

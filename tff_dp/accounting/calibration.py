@@ -34,7 +34,8 @@ def noise_multiplier(
     neighboring_relation: Relation under which epsilon must hold.
 
   Returns:
-    The std of one node's noise on the SUM, divided by the clip norm.
+    Standard deviation of one draw of the mechanism, divided by the clip norm.
+      The noise is on the sum of the updates, not on their mean.
   """
   _checks.positive(squared_sensitivity=squared_sensitivity)
   sigma = gaussian.sigma_for(epsilon=epsilon, delta=delta, method=method)

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Forms in which the numbers of a guarantee are printed and stored.
+"""How the numbers of a guarantee are printed and stored.
 
 Nothing here rounds downward, so a printed epsilon or delta is never too small.
 """
@@ -36,7 +36,7 @@ def rounded_up(value: float, *, digits: int = 4) -> str:
 
 
 def to_json_number(value: float) -> float | str:
-  """Returns the number, or 'inf' because JSON has no infinity."""
+  """Returns the number, or 'inf' for infinity, which JSON does not have."""
   return 'inf' if value == math.inf else value
 
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Privacy profiles of the parts of a composition, and their joint loss.
 
-A part is a number of events that share one profile. The composed privacy-loss
-distributions of adaptively chosen parts bound the loss of all parts together,
-no matter how the profiles were derived: one pair of distributions dominates
-each part (arXiv:2106.08567, theorem 10).
+A part consists of one or more events that share one profile. One pair of
+distributions dominates each event, however its profile was derived. So the
+composition of the privacy-loss distributions of these pairs bounds the loss of
+all parts together, even if the events are chosen adaptively (arXiv:2106.08567,
+theorem 10).
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +43,7 @@ Laws = tuple[loss_sums.Law, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """A part of a composition: a number of events that share one profile.
+  """A part of a composition: one or more events that share one profile.
 
   Attributes:
     profile: Profile of one event: an upper bound on delta as a function of
@@ -50,8 +51,8 @@ class Part:
     count: Number of events.
     reverse: Profile of the other direction. None if `profile` bounds both.
     sigma: Noise std divided by the distance of neighbours, if the part is one
-      Gaussian mechanism. Its epsilon is then known even where no profile
-      reaches.
+      Gaussian mechanism. The epsilon of the part alone then follows from sigma,
+      not from the profile.
   """
 
   profile: privacy_profiles.Profile
@@ -66,13 +67,13 @@ class Part:
 
   @property
   def is_vacuous(self) -> bool:
-    """Whether the part hides almost nothing, so it cannot be composed."""
+    """Whether the part hides too little to be composed with others."""
     at_zero = max(float(side(np.zeros(1))[0]) for side in self.directions)
     return at_zero >= 1 or self.least_delta > 1 - LEAST_HIDDEN
 
   @property
   def least_delta(self) -> float:
-    """Delta that remains at every epsilon, for all events together."""
+    """Delta that remains at the largest epsilon, for all events together."""
     largest = np.array([privacy_profiles.LARGEST_EPSILON])
     rest = max(float(side(largest)[0]) for side in self.directions)
     if rest >= 1:
@@ -80,7 +81,13 @@ class Part:
     return -math.expm1(self.count * math.log1p(-rest))
 
   def terms(self, interval: float) -> list[tuple[Laws, int]]:
-    """Returns [(loss distributions of one event on a grid, count)]."""
+    """Returns a list of one pair (loss distributions of one event, count).
+
+    The list is empty if nothing is released.
+
+    Args:
+      interval: Interval of the grid of losses.
+    """
     if not self.count or self.sigma == math.inf:
       return []
     return [(_laws(self, interval), self.count)]
@@ -111,7 +118,11 @@ class Loss:
     return self._epsilon_of(self.pld, delta)
 
   def directions(self) -> tuple[Callable[[float], float], ...]:
-    """Returns delta -> epsilon for remove, and for add if that differs."""
+    """Returns functions from delta to epsilon, one for each direction.
+
+    The first is for removal and the second for addition. If both directions are
+    equal, there is only one.
+    """
     if self.pld is None:
       return (lambda delta: math.inf,)
     return tuple(
@@ -176,8 +187,8 @@ def loss_sums_of(
   """Returns the sum of losses in each direction.
 
   Args:
-    terms: Pairs (loss distributions, number of occurrences). The distributions
-      cover one direction or both.
+    terms: Pairs (loss distributions, number of occurrences). There is one
+      distribution for each direction, or a single one that bounds both.
     interval: Interval of the grid of losses.
   """
   num_directions = max((len(laws) for laws, _ in terms), default=1)
@@ -242,7 +253,11 @@ def _laws(part: Part, interval: float) -> Laws:
 
 
 def compose(first, second):
-  """Returns the composition of two distributions, None if it is vacuous."""
+  """Returns the composition of two distributions.
+
+  `None` stands for a distribution that hides almost nothing, among the
+  arguments and as the result.
+  """
   if first is None or second is None:
     return None
   hidden = 1.0
@@ -254,7 +269,10 @@ def compose(first, second):
 
 @functools.lru_cache(maxsize=8)
 def _composed(part: Part, interval: float):
-  """Returns (distribution, bound on its error in delta) of a part."""
+  """Returns (distribution, bound on its error in delta) of a part.
+
+  The distribution is `None` if the part is vacuous.
+  """
   if part.is_vacuous:
     return None, 0.0
   if part.sigma is not None:
@@ -274,7 +292,12 @@ def _composed(part: Part, interval: float):
 
 
 def self_composed(single, count: int):
-  """Returns (distribution, bound on its error in delta) of `count` releases."""
+  """Returns (distribution, bound on its error in delta) of `count` releases.
+
+  Args:
+    single: Distribution of one release.
+    count: Number of releases.
+  """
   error = PLD_ERROR
   if count > 1:
     error += max(
@@ -286,7 +309,9 @@ def self_composed(single, count: int):
 
 
 def one_gaussian(sigma: float, count: int) -> Part:
-  """Returns `count` adaptive Gaussian mechanisms merged into one.
+  """Returns the part of `count` Gaussian mechanisms, merged into one.
+
+  The mechanisms may be chosen adaptively.
 
   Exact: arXiv:1905.02383, corollary 3.3.
 
@@ -317,7 +342,9 @@ def epsilon(parts: Sequence[Part], delta: float) -> float:
 
 
 def _basic_epsilon(parts: Sequence[Part], delta: float) -> float:
-  """Returns the sum of epsilons, each at its share of delta. Upper bound.
+  """Returns the sum of the events' epsilons at equal shares of delta.
+
+  Upper bound.
 
   This is basic composition: epsilons and deltas of adaptively chosen releases
   add up.
@@ -385,7 +412,7 @@ def suitable_interval(parts: Sequence[Part]) -> float:
 def _extent(part: Part) -> tuple[float, float]:
   """Returns rough values: (standard deviation, maximum) of one event's loss.
 
-  Delta that remains at the largest loss becomes infinite loss.
+  Delta that remains at this maximum becomes infinite loss.
   """
   return privacy_profiles.extent(part.profile, reverse=part.reverse)
 
@@ -393,7 +420,8 @@ def _extent(part: Part) -> tuple[float, float]:
 def profile_of(pld) -> privacy_profiles.Profile:
   """Returns the profile of a distribution, or of one of its directions.
 
-  Upper bound. For a whole distribution it is the worse of both directions.
+  Upper bound. The profile of a whole distribution is the larger one of both
+  directions.
   """
 
   def profile(epsilons):

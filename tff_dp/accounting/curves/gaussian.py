@@ -61,7 +61,7 @@ def exact_delta(*, sigma: float, epsilon: float) -> float:
 
 
 def profile(sigma: float) -> Callable[[np.ndarray], np.ndarray]:
-  """Returns `exact_delta` at arrays of epsilons, as a privacy profile.
+  """Returns the privacy profile: a function from epsilons to `exact_delta`.
 
   Args:
     sigma: Noise std over sensitivity, above 0.
@@ -107,9 +107,9 @@ def rdp_epsilon(*, sigma: float, delta: float) -> float:
   """Returns the epsilon that Renyi DP gives at delta.
 
   Upper bound: the minimum of `renyi.epsilons` over real orders alpha > 1, with
-  divergences alpha / (2 sigma^2). Any order gives a valid bound. The grid of
-  orders moves until its best order is not at its end, so the last grids bracket
-  the optimum.
+  divergences alpha / (2 sigma^2). Any order gives a valid bound. A grid of
+  orders is moved until the best order is inside the grid. Then the grid is
+  refined around that order.
 
   Args:
     sigma: Noise std over sensitivity. 0 gives infinity.

@@ -72,7 +72,7 @@ def true_positives(profile: Profile, false_positives: float) -> float:
 
 
 def searched(epsilon_at: Callable[[float], float]) -> Profile:
-  """Returns points around the one that bounds the guess best.
+  """Returns points of a curve near the one that gives the least `right`.
 
   Args:
     epsilon_at: Function from a delta in (0, 1) to an epsilon that holds there.

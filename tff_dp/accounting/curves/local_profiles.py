@@ -3,15 +3,15 @@
 """Privacy profiles of one local report, for two inputs of one client.
 
 The local randomizer R runs at the client, and an observer sees the report R(x).
-A profile here bounds H_E(R(x) || R(x')) over all inputs x, x' of one client:
-adjacency is replace-one, and both directions are bounded at once. The client's
-input may depend on earlier releases, such as the broadcast model. The profiles
-hold given everything that was released before.
+A profile here bounds H_E(R(x) || R(x')), E = exp(epsilon), over all inputs x,
+x' of one client: adjacency is replace-one, and both directions are bounded at
+once. The client's input may depend on earlier releases, such as the broadcast
+model. The profiles hold given everything that was released before.
 
-The type of the event determines everything that amplification starts from: the
-profile, the pairs (epsilon0, delta0) that hold, and the clone bound that is
-proven (see `report`). A foreign subclass of a local event is refused, because
-it may mean something else.
+A bound on amplification starts from a profile, from pairs (epsilon0, delta0)
+that hold for a report, or from a proven number of clones. `report` finds all of
+these by the type of the event. It refuses a foreign subclass of a local event,
+because the subclass may mean something else.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,8 @@ class LocalReport:
     strong_clones: Arguments for the shuffle bound, if the randomizer provably
       has more clones than the exp(-epsilon0) that every randomizer has. Empty
       if that is not proven.
-    together: Function that returns `count` reports as one part.
+    together: Function that returns `count` reports as one part. `None` if the
+      part follows from the profile.
   """
 
   profile: privacy_profiles.Profile
@@ -56,7 +57,7 @@ class LocalReport:
   together: Callable[[int], composition.Part] | None = None
 
   def part(self, count: int) -> composition.Part:
-    """Returns `count` reports, each seen by the observer on its own."""
+    """Returns the part of `count` reports, if an observer sees each of them."""
     if self.together is not None:
       return self.together(count)
     return composition.Part(self.profile, count)
@@ -109,8 +110,8 @@ def pure(local_epsilon: float) -> privacy_profiles.Profile:
   """Returns the profile of any pure e0-LDP randomizer.
 
   Upper bound, exact for binary randomized response: max(exp(e0) - E, 0) / (1 +
-  exp(e0)) (Kairouz, Oh and Viswanath, arXiv:1311.0776: randomized response
-  dominates).
+  exp(e0)) with E = exp(epsilon). Binary randomized response dominates every
+  such randomizer (Kairouz, Oh and Viswanath, arXiv:1311.0776).
 
   Args:
     local_epsilon: Local epsilon e0.
@@ -123,10 +124,10 @@ def approximate(
 ) -> privacy_profiles.Profile:
   """Returns the profile of any (e0, d0)-LDP randomizer.
 
-  Upper bound: d0 + (1 - d0) max(exp(e0) - E, 0) / (1 + exp(e0)). It is attained
-  by the randomizer that reveals its input with probability d0 and otherwise is
-  binary randomized response (arXiv:1311.0776, and docs/proofs_shuffling.md,
-  section 1).
+  Upper bound: d0 + (1 - d0) max(exp(e0) - E, 0) / (1 + exp(e0)) with E =
+  exp(epsilon). It is attained by the randomizer that reveals its input with
+  probability d0 and otherwise is binary randomized response (arXiv:1311.0776,
+  and docs/proofs_shuffling.md, section 1).
 
   Args:
     local_epsilon: Local epsilon e0.
@@ -151,8 +152,9 @@ def randomized_response(
 ) -> privacy_profiles.Profile:
   """Returns the profile of k-ary randomized response.
 
-  Exact: max(exp(e0) - E, 0) / (exp(e0) + k - 1). Only the reports x and x'
-  differ in probability. All other reports are equally likely under both inputs.
+  Exact: max(exp(e0) - E, 0) / (exp(e0) + k - 1) with E = exp(epsilon). For two
+  inputs x and x', only the reports x and x' differ in probability. All other
+  reports are equally likely under both inputs.
 
   Args:
     local_epsilon: Local epsilon e0. The report is x with probability exp(e0) /
@@ -175,9 +177,9 @@ def randomized_response(
 def laplace(local_epsilon: float) -> privacy_profiles.Profile:
   """Returns the profile of Laplace noise of scale (L1 distance) / e0.
 
-  Upper bound, exact in one dimension: 1 - exp((epsilon - e0) / 2) up to e0. In
-  several dimensions, a difference x - x' of L1 norm D is worst along one axis
-  (docs/proofs_shuffling.md, section 1).
+  Upper bound, exact in one dimension: 1 - exp((epsilon - e0) / 2) for epsilon
+  up to e0, then 0. In several dimensions, a difference x - x' of L1 norm D is
+  worst along one axis (docs/proofs_shuffling.md, section 1).
 
   Args:
     local_epsilon: Local epsilon e0 = D / scale, where D bounds the L1 distance
@@ -222,7 +224,10 @@ def strong_clone_probability(local_epsilon: float) -> float:
 
 
 def _gaussian_report(noise_multiplier: float) -> LocalReport:
-  """Returns a report with Gaussian noise, which has many valid splits."""
+  """Returns the facts about a report with Gaussian noise.
+
+  Many pairs (epsilon0, delta0) hold for it.
+  """
   profile = gaussian(noise_multiplier)
 
   def splits(delta):

@@ -8,21 +8,21 @@ distributions p_i of the losses, for a rate r > 0,
 
     p_i(l) -> p_i(l) exp(r l) / M_i,   M_i = sum_l p_i(l) exp(r l),
 
-which centres their sum where the losses that matter are. With L the tilted
-distribution of the sum and M the product of the M_i,
+so that their sum lies mostly where the losses that matter are. With L the
+tilted distribution of the sum and M the product of the M_i,
 
     delta(eps) = sum_{l > eps} M exp(-r l) L(l) (1 - exp(eps - l)),
 
-so an error in L counts only M exp(-r eps) times. That factor is Chernoff's
-bound on the wanted delta. Multiplied by the largest value of exp(-r x) (1 -
-exp(-x)), the factor becomes the bound from the Renyi divergence of order r + 1
-(arXiv:2004.00010, proposition 12). This module uses that bound where no
-transform is possible.
+so an error in L is multiplied by at most M exp(-r eps). That factor is
+Chernoff's bound on the wanted delta. Multiplied by the largest value of
+exp(-r x) (1 - exp(-x)), the factor becomes the bound from the Renyi divergence
+of order r + 1 (arXiv:2004.00010, proposition 12). This module uses the Renyi
+bound where no transform is possible.
 
 If losses are rare and large, as with small sampling rates, the largest loss
-dominates M and Chernoff's bound is far off. The largest losses therefore become
-infinite first, as long as they hold almost none of delta. Then a grid made for
-the typical losses is made as coarse as epsilon allows.
+dominates M and Chernoff's bound is far off. So the largest losses are first
+counted as infinite, as long as this adds almost nothing to delta. Then the grid
+of losses is made as coarse as epsilon allows.
 """
 
 from collections.abc import Sequence
@@ -78,10 +78,11 @@ class Law(NamedTuple):
 
 
 class LossSum:
-  """The total loss of independent releases. Its results are upper bounds.
+  """The total loss of independent releases. All results are upper bounds.
 
-  The relative error of its results is negligible. A delta below the probability
-  of infinite loss is returned as that probability.
+  Their relative error is negligible, except where no transform is possible and
+  the result is a Renyi bound. No returned delta is below the probability of
+  infinite loss.
   """
 
   def __init__(self, interval: float, laws: Sequence[tuple[Law, int]]):
@@ -184,7 +185,7 @@ class LossSum:
     return np.minimum(1.0, found)
 
   def _least_delta(self, epsilon: float) -> float:
-    """Returns a lower bound on delta: the finite losses of one release."""
+    """Returns a lower bound on delta, from the finite losses of one release."""
     least = 0.0
     for law, _ in self._laws:
       losses = self._interval * law.points - epsilon
@@ -194,6 +195,8 @@ class LossSum:
 
   def _tilted(self, rate: float, slack: float) -> '_Tilted | None':
     """Returns the tilted sum, on the coarsest grid that is good enough.
+
+    `None` if the sum does not fit one transform.
 
     Args:
       rate: Rate of the tilt.
@@ -243,7 +246,13 @@ class LossSum:
     return float(rates[best]), float(values[best])
 
   def _log_renyi(self, rate: float) -> float:
-    """Returns the log of the Renyi bound on delta at epsilon 0. Upper bound."""
+    """Returns the logarithm of the Renyi bound on delta at epsilon 0.
+
+    Upper bound.
+
+    Args:
+      rate: Rate r of the tilt. The order of the divergence is r + 1.
+    """
     total = _log_peak(rate)
     for law, count in self._laws:
       log_moment, error = _log_moment(law, self._interval, rate)
@@ -315,7 +324,10 @@ class _Tilted:
     return search.nearest(is_private, 0.0, high, tolerance=_RELATIVE_ERROR)
 
   def deltas(self, epsilons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (bounds on delta without infinite losses, errors in them)."""
+    """Returns (upper bounds on delta, the part of each that is for errors).
+
+    Infinite losses are not counted.
+    """
     steps = epsilons / self._interval
     first = np.floor(steps) + 1 - self._start
     # A loss close to epsilon contributes almost nothing.
@@ -337,10 +349,11 @@ class _Tilted:
 
 
 def _log_moment(law: Law, interval: float, rate: float) -> tuple[float, float]:
-  """Returns (ln sum p exp(r l), bound on its error and on each term's).
+  """Returns (ln sum_i p_i exp(r l_i), bound on its rounding error).
 
-  Upper bound after adding the error: the exponent of each term that matters is
-  off by a few roundings of its size.
+  Here l_i are the losses of `law`, p_i their probabilities and r the rate. The
+  exponent of each term that matters is off by a few roundings of its size. The
+  bound holds for the exponent of each of these terms, too.
   """
   exponents = np.log(law.probs) + rate * interval * law.points
   found = float(special.logsumexp(exponents)) if len(exponents) else -math.inf
@@ -367,7 +380,8 @@ def _window(tilted) -> tuple[int, int]:
   """Returns the first and last point of a window with almost all the mass.
 
   This uses Chernoff's bound: for h > 0, the probability of a sum above b is at
-  most exp(-h b) prod Ex[exp(h l)], and likewise below.
+  most exp(-h b) prod Ex[exp(h l)], where the product is over all releases and l
+  is the loss of one. The bound on a sum below b is alike.
   """
   low = sum(count * float(points[0]) for points, _, count in tilted)
   high = sum(count * float(points[-1]) for points, _, count in tilted)

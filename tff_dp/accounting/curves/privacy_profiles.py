@@ -13,12 +13,13 @@ needed, because the other half of the curve follows from the reversed pair:
     H_{1/E}(P || Q) = 1 - 1/E + H_E(Q || P) / E.
 
 A profile that bounds both directions gives a symmetric privacy-loss
-distribution. H is convex in E, even if its bound is not. So the lower convex
-hull of a bound in E is a bound as well, both between the points of a grid
-(connect the dots, arXiv:2207.04380) and for a minimum of several bounds. A
-curve that is linear between points E_i = exp(l_i) belongs to a pair whose only
-losses are the l_i: where its slope rises by q, Q has the mass q and P the mass
-E_i q.
+distribution. H_E is a convex function of E. So if a bound on it is not convex,
+such as the minimum of several bounds, its lower convex hull is a bound as well.
+A grid of values of E is enough, because between neighbours in the grid the
+straight line is a bound (connect the dots, arXiv:2207.04380). Such a curve,
+linear between points E_i = exp(l_i), is H_E of a pair (P, Q) whose only losses
+are the l_i. If the slope rises by q_i at E_i, the loss l_i has the mass q_i
+under Q and E_i q_i under P.
 """
 
 from collections.abc import Callable
@@ -107,9 +108,10 @@ def minimum(*profiles: Profile) -> Profile:
 def raised(epsilons: np.ndarray, probability) -> np.ndarray:
   """Returns ln(1 + (E - 1) / probability), where E = exp(epsilon). Broadcasts.
 
-  Amplification by subsampling evaluates the inner profile at this epsilon
-  (arXiv:1807.01647, theorem 2). Rounded down, because profiles do not increase,
-  but never below epsilon.
+  Amplification by subsampling evaluates the profile of the release without
+  subsampling at this epsilon (arXiv:1807.01647, theorem 2). The result is
+  rounded down, but never below epsilon. As a profile does not increase, its
+  value is then rounded up.
   """
   epsilons = np.asarray(epsilons, np.float64)
   with np.errstate(over='ignore', divide='ignore'):
@@ -121,10 +123,12 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
 
 
 def subsampled(profile: Profile, probability: float) -> Profile:
-  """Returns p delta(ln(1 + (E - 1) / p)), for (1 - p) Q + p P against Q.
+  """Returns the profile of the mixture (1 - p) Q + p P against Q.
 
-  Exact if `profile` is exact for P against Q: H_E of the mixture is sum_o max(p
-  (P(o) - Q(o)) - (E - 1) Q(o), 0) = p H_{1 + (E - 1) / p}(P || Q).
+  It is p delta(ln(1 + (E - 1) / p)), where delta is `profile`, a bound for P
+  against Q, and E = exp(epsilon). Exact if `profile` is exact: H_E of the
+  mixture is sum_o max(p (P(o) - Q(o)) - (E - 1) Q(o), 0), which equals p
+  H_{1 + (E - 1) / p}(P || Q).
 
   Args:
     profile: Profile delta of the release that is made with probability p.
@@ -180,7 +184,8 @@ def extent(
 
   Heuristic, for choosing a grid: the scale is roughly the standard deviation of
   one release's privacy loss, sqrt(2 KL). The Kullback-Leibler divergence KL is
-  the integral of delta(eps) + exp(-eps) reverse(eps), without infinite loss.
+  the integral of delta(eps) + exp(-eps) reverse(eps) over eps >= 0. Infinite
+  loss is left out of it.
   """
   sketch = _sketch(profile, reverse)
   return _scale(*sketch), float(sketch[0][-1])
@@ -205,7 +210,7 @@ def to_pld(
 
   Upper bound: the lower convex hull, in exp(epsilon), of the profile at points
   of the grid (arXiv:2207.04380, algorithm 1; here grid points may be left out).
-  The hull is taken over both halves of the curve at once.
+  One hull covers both halves of the curve, exp(epsilon) below and above 1.
 
   Args:
     profile: Bound on H_E(P || Q), and without `reverse` on H_E(Q || P), too.
@@ -267,9 +272,9 @@ def laws(
 ) -> tuple[loss_sums.Law, ...]:
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
-  Upper bound, like `to_pld`, but only a mass of 1e-250 is cut off, less than
-  any delta. The result is one distribution, or with `reverse` one for each
-  direction.
+  Upper bound, like `to_pld`, but less of the tail is counted as infinite loss:
+  1e-250, and at most a thousandth of the delta that remains at every epsilon.
+  The result is one distribution, or with `reverse` one for each direction.
 
   Args:
     profile: Profile as in `to_pld`.
@@ -296,7 +301,7 @@ def self_convolution_error(probs: np.ndarray, count: int) -> float:
   point by at most 4 u log2(N) times the sum of absolute inputs, and the power
   moves a value by at most 8 t u of itself. With Parseval, the sum of absolute
   errors is at most `4 u log2(N) (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u
-  norm2(|f|^t)`.
+  norm2(|f|^t)`, where norm2 is the Euclidean norm over the N points.
 
   Args:
     probs: Probabilities of the losses of one release, on a grid.
@@ -440,7 +445,16 @@ def _evaluated(profile: Profile, epsilons: np.ndarray) -> np.ndarray:
 def _sketch(
     profile, reverse, *, cut: float = _CUT, share: float = _CUT_SHARE
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns (epsilons, deltas, reverse deltas) until little delta remains."""
+  """Returns (epsilons, deltas, reverse deltas) at a few points of a profile.
+
+  The epsilons go from 0 to where little delta remains.
+
+  Args:
+    profile: Profile as in `to_pld`.
+    reverse: Profile of the other direction, as in `to_pld`.
+    cut: Delta that counts as little.
+    share: Share of the delta at epsilon 0 that counts as little, too.
+  """
   epsilons = np.concatenate([[0.0], np.geomspace(1e-9, LARGEST_EPSILON, 60)])
   deltas = _evaluated(profile, epsilons)
   others = deltas if reverse is None else _evaluated(reverse, epsilons)
@@ -504,9 +518,9 @@ def _lower_hull(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns (grid points, masses) of the lower convex hull of a curve.
 
-  The curve is f(E) = H_E on both sides of E = 1. On the left g = f - (1 - E) is
-  small where f is near 1. Slopes on the left are therefore taken of g, and 1 is
-  subtracted where a difference crosses E = 1. So the tails lose no digits.
+  The curve is f(E) = H_E, for E on both sides of 1. Left of 1, f is close to
+  1 - E, and the difference g = f - (1 - E) is tiny. Slopes there are computed
+  from g, so that the tails lose no digits. The slope of f is that of g minus 1.
 
   Args:
     grid: Grid points from 0 on, shape [n].

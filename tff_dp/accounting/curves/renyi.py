@@ -34,7 +34,9 @@ def epsilon(
 def epsilons(
     divergences: Sequence[float] | np.ndarray, *, delta: float, above_one: np.ndarray
 ) -> np.ndarray:
-  """Returns D + ln(1 - 1/alpha) - ln(delta alpha) / (alpha - 1), rounded up.
+  """Returns the epsilon that each order alpha gives at delta, rounded up:
+
+      D + ln(1 - 1/alpha) - ln(delta alpha) / (alpha - 1).
 
   Args:
     divergences: Divergences D, one for each order.
@@ -58,13 +60,14 @@ def profile(
     orders: Sequence[float] | np.ndarray,
     outside: float = 0.0,
 ) -> privacy_profiles.Profile:
-  """Returns the profile that Renyi divergences of some orders give.
+  """Returns the privacy profile that Renyi divergences of some orders give.
 
   Upper bound, obtained by solving `epsilon` for delta: the minimum over alpha
   of exp((alpha - 1) (D + ln(1 - 1/alpha) - epsilon)) / alpha.
 
   Args:
-    divergences: Divergences that bound both directions, shape [num_orders].
+    divergences: Divergence D of each order, the larger one of both directions
+      or a bound on it, shape [num_orders].
     orders: Orders alpha > 1.
     outside: Probability of the outcomes that the divergences leave out. It is
       added to delta.

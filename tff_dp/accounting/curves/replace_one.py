@@ -10,16 +10,17 @@ exp(e2), E = E1 E2. Then
     H_E(client || other) <= away(e1) + E1 back(e2),    e = e1 + e2,
 
 because P(S) <= E1 Z(S) + away(e1) and Z(S) <= E2 Q(S) + back(e2) for every set
-S of outcomes, where P, Z and Q are the output distributions for the client,
-zeros and the other client. Replacing in the other direction takes hops of the
-same two kinds.
+S of outcomes. Here P, Z and Q are the output distributions for the client,
+zeros and the other client, and H_E is the hockey-stick divergence (see
+`privacy_profiles`). For the reverse, the other client against the client, the
+same two profiles hold.
 
-Each hop composes alone. In the first hop the client's data is the first
-distribution of the pair in *every* release, for any earlier releases. So each
-release is dominated by the pair (remove), and all releases together by its
-product (arXiv:2106.08567, theorem 10). In the second hop the first distribution
-is always zero. It is not necessary to take the worse direction in every
-release, as one must for a record whose neighbour is another record throughout.
+Each hop composes by itself. In the first hop, the client's data give the first
+distribution of the pair in *every* release, whatever the earlier releases were.
+So one pair of distributions, that of removing a client, dominates each release,
+and the product of these pairs dominates all releases together
+(arXiv:2106.08567, theorem 10). In the second hop, zeros give the first
+distribution in every release. So no release needs the worse of both directions.
 """
 
 from collections.abc import Callable
@@ -42,11 +43,11 @@ _SMALLER = np.concatenate([[0.0], np.geomspace(1e-4, 50.0, 300)])
 
 @dataclasses.dataclass(frozen=True)
 class Hops:
-  """The losses of the two steps from one client to another.
+  """The privacy profiles of the two hops from one client's data to another's.
 
   Attributes:
-    away: Profile of the step from a client to zeros.
-    back: Profile of the step from zeros to the other client.
+    away: Profile of the hop from a client's data to zeros.
+    back: Profile of the hop from zeros to the other client's data.
   """
 
   away: privacy_profiles.Profile
@@ -78,7 +79,8 @@ class Hops:
   def profile(self) -> privacy_profiles.Profile:
     """Returns the profile for replace-one, which composes with other profiles.
 
-    Upper bound: the minimum over some splits of epsilon.
+    Upper bound: the minimum of away(e1) + exp(e1) back(e2) over some splits of
+    epsilon into e1 + e2.
     """
     # A delta that holds at a smaller epsilon also holds at a larger one.
     # Without this, exp(e1) times the delta that remains at every epsilon would

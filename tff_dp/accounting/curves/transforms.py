@@ -31,7 +31,10 @@ def rounding_of(log2_points: int) -> float:
 
 
 def power(base: np.ndarray, exponent: int) -> np.ndarray:
-  """Returns base ** exponent, no less accurate than exponent - 1 products."""
+  """Returns base ** exponent, by repeated squaring.
+
+  It is no less accurate than exponent - 1 multiplications in a row.
+  """
   if exponent == 0:
     return np.ones_like(base)
   result = None

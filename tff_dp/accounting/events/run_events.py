@@ -22,8 +22,8 @@ a protocol has the event of one report as a field.
 
 * A *local* event describes how one client randomizes its own report before the
   report leaves the device. It is stated for replace-one of the client's data.
-  If the report is released as it is, to a server that nobody trusts, it costs
-  its own epsilon. Nothing else is assumed.
+  If the report goes as it is to a server that nobody trusts, the client pays
+  the epsilon of the event. Nothing else is assumed.
 * A *protocol* event, which a system defines, describes how reports of many
   clients reach the adversary. Its docstring says what the adversary sees, who
   is trusted, and which relation it is stated for. An event is wrong for a
@@ -66,7 +66,7 @@ class NeighboringRelation(str, enum.Enum):
 
   @property
   def dp_accounting(self) -> dp_accounting.NeighboringRelation:
-    """The name of this relation in dp_accounting."""
+    """This relation as a value of dp_accounting's enum."""
     theirs = dp_accounting.NeighboringRelation
     if self is NeighboringRelation.ZERO_OUT:
       return theirs.REPLACE_SPECIAL
@@ -106,8 +106,9 @@ def effective_sigma(
   Exact up to float rounding.
 
   Args:
-    noise_multiplier: Std of one node's noise on the SUM, over the clip norm.
-      For Laplace noise, its scale over the bound on the L1 norm.
+    noise_multiplier: Standard deviation of one draw of the mechanism, divided
+      by the clip norm. The noise is on the sum of the updates, not on their
+      mean. For Laplace noise: its scale, divided by the bound on the L1 norm.
     squared_sensitivity: Squared sensitivity S2 in squared clip norms, for
       zero-out.
     neighboring_relation: Relation to convert to. Replace-one halves the result.
@@ -129,8 +130,9 @@ def run_event(
   """Returns the event of one whole run, for the given neighbouring relation.
 
   Args:
-    noise_multiplier: Std of one node's noise on the SUM, over the clip norm. 0
-      gives a `NonPrivateDpEvent`.
+    noise_multiplier: Standard deviation of one draw of the mechanism, divided
+      by the clip norm. The noise is on the sum of the updates, not on their
+      mean. 0 gives a `NonPrivateDpEvent`.
     squared_sensitivity: Squared sensitivity S2 in squared clip norms, for
       zero-out. It is converted here, so do not multiply it yourself.
     neighboring_relation: Relation that the event's noise multiplier is stated
@@ -180,12 +182,18 @@ def kinds(parts: Leaves) -> str:
 
 
 def real_field(check, *bounds, **options):
-  """Returns a field for a number that a function of `_checks` must accept."""
+  """Returns an attrs field for a real number.
+
+  Args:
+    check: Function of `_checks` that validates the number.
+    *bounds: Positional arguments of `check`.
+    **options: Options of `attr.ib`.
+  """
   return _field(_real_number, check, *bounds, **options)
 
 
 def count_field(least: int, **options):
-  """Returns a field for integers of at least `least`."""
+  """Returns an attrs field for an integer of at least `least`."""
   return _field(_number, _checks.integer_at_least, least, **options)
 
 
@@ -218,8 +226,8 @@ class ProtocolDpEvent(dp_accounting.DpEvent):
   """Base of the events of local reports and of protocols.
 
   Attributes:
-    rules: Reference to a mapping from the types of events to their
-      `protocols.bounds.Rules`.
+    rules: Function without arguments, such as a `system.At`. It returns a
+      mapping from types of events to their `protocols.bounds.Rules`.
   """
 
   rules: ClassVar[Any] = dict
@@ -275,8 +283,8 @@ class SphereLocalDpEvent(LocalRandomizerDpEvent):
 
   The one-bit randomizer of arXiv:2001.03618, algorithm 3. The clipped vector is
   rounded at random to a vector z on the sphere, and a uniform direction v is
-  drawn. The report is v and the sign of the product of z and v. The sign is
-  kept w.p. e^epsilon / (e^epsilon + 1), else flipped. epsilon-DP for
+  drawn. The report is v and the sign of the inner product of z and v. The sign
+  is kept w.p. e^epsilon / (e^epsilon + 1), else flipped. epsilon-DP for
   replace-one, in any dimension.
   """
 

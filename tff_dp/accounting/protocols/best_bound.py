@@ -322,7 +322,11 @@ class _Search:
     ]
 
   def is_worth_combining(self) -> bool:
-    """Whether no single bound is the smallest at every epsilon."""
+    """Whether a combination of the computed bounds may give a smaller epsilon.
+
+    For a single leaf, this needs several bounds, none of which is the smallest
+    at every epsilon. For several leaves, it needs two bounds beside 'none'.
+    """
     names = {name for _, name in self._made if name != 'none'}
     if len(self._table) > 1:
       return len(names) > 1

@@ -39,8 +39,8 @@ OWN_PROOFS = 'arguments of this project that were not peer reviewed'
 class Bound:
   """An upper bound on the privacy loss of `count` equal events.
 
-  At least one of `part` and `epsilon` is present. Both may raise
-  `NotApplicableError`.
+  At least one of `part` and `epsilon` is present. A call of either one may
+  raise `NotApplicableError`.
 
   Attributes:
     name: Name of the bound.
@@ -164,7 +164,13 @@ def only_replace_one(event: dp_accounting.DpEvent) -> str:
 
 
 def names_of(event: dp_accounting.DpEvent) -> tuple[str, ...]:
-  """Returns all names that `bound` may have for an event, 'best' first."""
+  """Returns what the argument `bound` of `best_bound.amplify` may be.
+
+  'best' comes first, then 'none'.
+
+  Args:
+    event: Event to account for.
+  """
   names = ['best', 'none']
   for leaf, _ in run_events.leaves(event):
     names += rules_of(leaf).names

@@ -59,7 +59,7 @@ _TUNED_FOR = 1e-6
 
 
 def has_protocol_events(event: dp_accounting.DpEvent) -> bool:
-  """Whether the event contains an event with rules of its own."""
+  """Whether the event is or contains a `ProtocolDpEvent`."""
   return any(
       isinstance(leaf, run_events.ProtocolDpEvent)
       for leaf, _ in run_events.leaves(event)
@@ -75,14 +75,15 @@ def best_part(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> parts_lib.Part:
-  """Returns the part of `count` events, the pointwise minimum of its bounds.
+  """Returns the part of `count` events, the pointwise minimum of all bounds.
 
-  Upper bound. Equal arguments return the same object.
+  Upper bound. Results are cached, so that recent equal arguments return the
+  same object.
 
   Args:
-    event: A leaf with rules.
+    event: An event with rules, no composition.
     count: Number of events.
-    delta: Delta that bounds with a free choice are tuned for.
+    delta: Delta for which bounds with free parameters are tuned.
     relation: Relation to account under.
     published_proofs: Whether to use only bounds with a published proof.
   """
@@ -108,7 +109,16 @@ def interval_for(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> float:
-  """Returns the interval of a grid that gives tight bounds for an event."""
+  """Returns the interval of the grid of losses that suits an event.
+
+  Any interval gives an upper bound. This one gives a tight bound.
+
+  Args:
+    event: Event to account for.
+    delta: Delta for which bounds with free parameters are tuned.
+    relation: Relation to account under.
+    published_proofs: Whether to use only bounds with a published proof.
+  """
   parts = [
       best_part(
           leaf,
@@ -151,8 +161,8 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
       value_discretization_interval: Interval of the grid of losses. Any
         interval gives an upper bound. A tenth of the loss of a round, or less,
         gives a good bound. See `interval_for`.
-      target_delta: Delta that bounds with a free choice are tuned for. They
-        hold for any delta.
+      target_delta: Delta for which bounds with free parameters are tuned. The
+        bounds hold for any delta.
       published_proofs: Whether to use only bounds with a published proof.
     """
     super().__init__(neighboring_relation, value_discretization_interval)
@@ -250,7 +260,11 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     return details
 
   def _maybe_compose_part(self, event, count, do_compose):
-    """Composes an event that is bounded by profiles."""
+    """Returns the reason why an event cannot be composed, or `None`.
+
+    Composes the event if there is no such reason and `do_compose` is true. The
+    event is a `ProtocolDpEvent` or a noised sum.
+    """
     relation = _RELATIONS[self.neighboring_relation]
     needs = bounds.only_replace_one(event)
     if needs and relation is not run_events.NeighboringRelation.REPLACE_ONE:
@@ -326,7 +340,8 @@ def epsilon(
   Args:
     event: Event that contains an event of a protocol.
     delta: Target delta, in (0, 1).
-    method: 'pld', or a method for which the rules know everything together.
+    method: 'pld', or another method for which the rules of the events know the
+      loss of all events together (`Rules.together`).
     asked: Relation to account under.
 
   Raises:
@@ -360,8 +375,12 @@ def delta(
   Args:
     event: Event that contains an event of a protocol.
     epsilon: Target epsilon, at least 0.
-    method: 'pld', or a method for which the rules know everything together.
+    method: 'pld', or another method for which the rules of the events know the
+      loss of all events together (`Rules.together`).
     asked: Relation to account under.
+
+  Raises:
+    PrivacyRefusedError: If the relation or the method does not cover the event.
   """
   leaves = run_events.leaves(event)
   relation = bounds.relation_for(leaves, asked)

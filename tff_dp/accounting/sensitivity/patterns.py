@@ -193,7 +193,7 @@ class MinSeparationPattern(ParticipationPattern):
 
 @dataclasses.dataclass(frozen=True)
 class FixedOrderPattern(ParticipationPattern):
-  """At most one round of a client per epoch, at one position in a noise tree.
+  """Every client has one turn per epoch, at a fixed place within a noise tree.
 
   Clients are split into `rounds_per_epoch` batches. In the round of index r
   (0-based) *inside the current tree*, only batch `r % rounds_per_epoch` may
@@ -250,7 +250,8 @@ class OncePerTreePattern(ParticipationPattern):
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
 
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
-    """Returns one participation per tree, and gap 1 if there are two trees."""
+    """Returns one participation per tree, with gap 1 if there are more trees.
+    """
     num_trees = len(tree_lengths(self.num_rounds, restart_every=restart_every))
     gap = self.num_rounds if num_trees == 1 else 1
     return ParticipationLimits(gap, num_trees)

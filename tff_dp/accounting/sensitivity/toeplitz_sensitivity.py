@@ -27,9 +27,9 @@ Four facts make the maximum cheap. Rounds are 0-based and inside one tree of n.
    and d for every pair, among sets with gap b and first round at least s. So it
    is the worst set of its size. It also ends first and so blocks the fewest
    rounds of the next tree. (For one tree: arXiv:2405.13763, theorem 2.)
-4. Fixed order, c non-negative: the set i, i + B, ... responds like the set of i
-   = 0 moved down by i rows and cut off at n, so i = 0 is worst. The
-   coefficients need no order.
+4. Fixed order with B rounds per epoch, c non-negative: C x for the rounds i,
+   i + B, ... is C x for the rounds 0, B, ..., moved down by i rows and cut off
+   at n. So i = 0 is worst. The coefficients need not be non-increasing.
 
 Beyond these facts c is replaced by |c| (fixed order) or by its non-increasing
 envelope max_{i >= j} |c_i| (minimum separation). Both make every |G_ij| at
@@ -126,10 +126,11 @@ def is_exact(
     *,
     restart_every: int | None = None,
 ) -> bool:
-  """Returns whether some client attains `squared_sensitivity`.
+  """Returns whether `squared_sensitivity` is known to be attained.
 
-  The value is attained up to rounding: a column counts as non-increasing, or as
-  non-negative, if each coefficient is so within 1e-12 of the largest.
+  Rounding errors are ignored: a column counts as non-increasing, or as
+  non-negative, if changes of at most 1e-12 times the largest coefficient would
+  make it so.
   """
   return _prepared(coefficients, pattern, restart_every)[1].is_exact
 
@@ -189,7 +190,10 @@ def _prepared(
 
 
 def _by_round(column, kind, pattern, restart_every):
-  """Yields S2 of a run that stops after 1, 2, .. rounds of a tree, per tree."""
+  """Yields an array for each tree: S2 of a run that stops in it.
+
+  The entries are for stops after 1, 2, ... rounds of the tree.
+  """
   lengths = patterns.tree_lengths(
       pattern.num_rounds, restart_every=restart_every
   )
@@ -212,12 +216,12 @@ def _first(coefficients, length: int) -> np.ndarray:
 
 
 def _squares(column: np.ndarray, gap: int, most: int) -> np.ndarray:
-  """Returns the squared norm of the first 0..n rows of C x, shape [n + 1].
+  """Returns squared norms, shape [n + 1]: entry t is of rows 0..t-1 of C x.
 
   Args:
     column: First column of C for n rounds.
     gap: Index gap: x is 1 in rounds 0, gap, 2 gap, ..., else 0.
-    most: Largest number of participations.
+    most: Largest number of ones in x.
   """
   if most == 1:
     return np.concatenate(([0.0], np.cumsum(column**2)))
@@ -237,11 +241,11 @@ class _Chain:
 
   The next tree depends on the past through two numbers: how many of its first
   rounds are still blocked, and how many participations are used up. `best[u,
-  s]` is the largest S2 so far with at most u participations, if at most s
-  rounds of the next tree are blocked. By fact 3 (or 2), in a tree with q
-  participations and s blocked rounds the worst set is s, s + gap, ..., and it
-  also ends first. So trying every q is enough. Exact for a column to which one
-  of these facts applies.
+  s]` is the largest S2 so far with at most u participations, if s rounds of the
+  next tree are blocked. In a tree with q participations and s blocked rounds,
+  the worst set is s, s + gap, ..., and it also ends first (fact 3 or 2 of the
+  module docstring). So trying every q is enough. Exact for a column to which
+  one of these facts applies.
   """
 
   def __init__(self, column: np.ndarray, gap: int, most: int):
@@ -296,9 +300,11 @@ class _Chain:
     return result[1:]
 
   def _new_gains(self, length: int) -> list[np.ndarray]:
-    """Returns for each q a list of S2 in a tree, by number of blocked rounds.
+    """Returns the values of S2 in one tree: `gains[q][s]`.
 
-    Entry q ends where the q-th participation would be beyond the tree.
+    Here q is the number of participations in the tree, and s the number of
+    blocked rounds at its start. `gains[q]` ends before the first s for which
+    the q-th participation would be beyond the tree.
     """
     column, gap = self._column[:length], self._gap
     gains = [np.zeros(gap)]

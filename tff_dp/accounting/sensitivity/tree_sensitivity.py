@@ -4,9 +4,9 @@
 
 A tree over n rounds has the nodes (m, i), i = 0..(n >> m) - 1. Node (m, i) sums
 the rounds i 2^m + 1 .. (i + 1) 2^m and exists once they are all done. A client
-that takes part in a set of rounds moves a node by at most the number of its
-rounds under the node, in clip norms. The worst case is that all its
-contributions point the same way, so
+that takes part in a set of rounds moves a node, in clip norms, by at most the
+number of these rounds that lie under the node. The worst case is that all
+contributions of the client point the same way, so
 
   S2 = max over allowed sets of rounds of sum over nodes of count(node)^2.
 
@@ -14,8 +14,8 @@ Trees that are separated by restarts have different nodes, so their values add
 up. Honaker's estimator is a function of the same nodes, so it has the same S2.
 
 With `complete_trees`, a tree that is followed by another one is extended with
-virtual rounds of zeros to the next power of two. The nodes above them that
-contain at least one real round then count, too.
+virtual rounds of zeros to the next power of two. A node over virtual rounds
+counts if it is also over at least one real round.
 
 The maximum over allowed sets is computed exactly. There is a closed form for
 one participation. A fixed order is solved by counting. A minimum separation is
@@ -53,7 +53,8 @@ def squared_sensitivity(
     pattern: Rounds in which one client may take part.
     restart_every: Number of rounds per tree. `None` means one tree over the
       whole run.
-    complete_trees: Whether trees that are followed by another are completed.
+    complete_trees: Whether trees that are followed by another are extended with
+      virtual rounds.
   """
   _check(pattern, restart_every, complete_trees)
   return _squared_sensitivity(pattern, restart_every, bool(complete_trees))
@@ -75,7 +76,8 @@ def squared_sensitivity_by_round(
     pattern: Rounds in which one client may take part.
     restart_every: Number of rounds per tree. `None` means one tree over the
       whole run.
-    complete_trees: Whether trees that are followed by another are completed.
+    complete_trees: Whether trees that are followed by another are extended with
+      virtual rounds.
 
   Returns:
     An int64 array of shape [num_rounds], in squared clip norms.
@@ -135,7 +137,7 @@ def _completed_level(num_rounds: int) -> int:
 
 
 def _once_by_round(pattern, restart_every, complete_trees, combine):
-  """Yields S2 if a client is in a tree at most once.
+  """Yields S2 after each round, if a client is in a tree at most once.
 
   The first round of a tree lies under floor(log2(n)) + 1 complete nodes, and no
   round lies under more. If n is a power of two, this is one more than theorem
@@ -144,7 +146,8 @@ def _once_by_round(pattern, restart_every, complete_trees, combine):
   Args:
     pattern: Pattern that gives the number of rounds.
     restart_every: Number of rounds per tree, or `None`.
-    complete_trees: Whether trees that are followed by another are completed.
+    complete_trees: Whether trees that are followed by another are extended with
+      virtual rounds.
     combine: `sum` if a client may be in every tree, `max` if only in one.
   """
   finished = []
@@ -163,7 +166,10 @@ def _once_by_round(pattern, restart_every, complete_trees, combine):
 
 
 def _fixed_order_by_round(pattern, restart_every, complete_trees):
-  """Yields S2 by counting the rounds of every batch under every node."""
+  """Yields S2 after each round, for a fixed order.
+
+  It counts the rounds of every batch under every node.
+  """
   batches = pattern.rounds_per_epoch
   finished = 0
   lengths = patterns.tree_lengths(
@@ -208,7 +214,8 @@ def _add_node(by_batch: np.ndarray, start: int, stop: int) -> int:
 def _min_separation_by_round(
     pattern, restart_every, complete_trees, first_round: int = 1
 ):
-  """Yields S2 with a minimum separation, from `first_round` to the last."""
+  """Yields S2 after each round from `first_round` on, for a minimum separation.
+  """
   # Up to this round the separation alone enforces the cap.
   unlimited = pattern.max_participations * pattern.min_index_gap
   if first_round <= unlimited < pattern.num_rounds:
@@ -240,9 +247,10 @@ def _state_after(done: int, states, tables: 'Tables'):
 
   Args:
     done: Number of rounds, never smaller than in the call before.
-    states: Stack of (rounds, state after them), one entry per leading set bit
-      of the previous `done`. It is updated in place to the new `done`, which
-      shares most entries.
+    states: Stack of pairs (number of rounds, state after these rounds). The
+      numbers add up the set bits of the previous `done`, the highest bit first:
+      0, 8, 12, 13 for 13. This call changes the stack to that of `done`, and
+      most entries stay.
     tables: Tables of the run.
   """
   while done & states[-1][0] != states[-1][0]:
@@ -259,7 +267,8 @@ class _Block(NamedTuple):
   """Table of a block of consecutive rounds, see `Tables`.
 
   Attributes:
-    fewest: Number of participations of the first slice.
+    fewest: Number of participations q of the first slice of `table`. The next
+      slice is for q + 1, and so on.
     table: Array of shape [slices, columns, columns].
   """
 
@@ -282,13 +291,14 @@ class Tables:
 
     joined[q, s, e] = max over i, j of left[q - i, s, j] + right[i, j, e].
 
-  The node over both blocks adds q^2. Blocks without a common node, such as two
-  trees, are joined and nothing is added. A run starts with nothing blocked, so
-  its state is the single row s = 0, of shape [slices, columns].
+  A node over both blocks adds q^2. Blocks without a common node, such as two
+  trees, are joined and nothing is added. The *state* of a run is the table of
+  all rounds so far. A run starts with nothing blocked, so only the row s = 0 is
+  kept, and the shape is [slices, columns].
 
   If the separation alone enforces the cap, more participations in a block are
-  never worse, and an entry is dropped if a larger q reaches as much. A state
-  has no node over it and then needs no q at all.
+  never worse, and an entry is dropped if a larger q reaches as much. No node is
+  over a state, so then it needs a single slice, the maximum over q.
   """
 
   def __init__(self, pattern: patterns.MinSeparationPattern):
@@ -312,7 +322,7 @@ class Tables:
     return self._start
 
   def value(self, state: np.ndarray) -> int:
-    """Returns the largest value, however far the last gap reaches."""
+    """Returns S2 of the rounds of a state, however far the last gap reaches."""
     return int(state[:, -1].max())
 
   def after(
@@ -440,11 +450,15 @@ class Tables:
     return _Block(fewest, joined)
 
   def _steps(self, table: np.ndarray, values: np.ndarray):
-    """Yields the steps of one slice, as (value, column) of every row.
+    """Yields (value of each row, column of each row) for each of `values`.
 
-    For each value the first column that reaches it is enough: the fewer rounds
-    reach into the next block, the more that block can have. (Dropped columns
-    have as much in another slice.)
+    The column of a row is its first one that reaches the value. It is enough:
+    the fewer rounds reach into the next block, the more that block can have.
+    (For an entry that `_pruned` dropped, another slice has as much.)
+
+    Args:
+      table: One slice of a block.
+      values: Values that occur in the slice.
     """
     for value in values:
       reached = table >= value
@@ -455,14 +469,19 @@ class Tables:
       )
 
   def _under_node(self, block: _Block) -> _Block:
-    """Adds q^2 to the slice of q."""
+    """Returns the block with a node over it, which adds q^2 to the slice of q.
+    """
     counts = block.fewest + np.arange(len(block.table), dtype=self._dtype)
     squares = (counts**2)[:, np.newaxis, np.newaxis]
     table = np.where(block.table >= 0, block.table + squares, block.table)
     return self._pruned(_Block(block.fewest, table))
 
   def _pruned(self, block: _Block) -> _Block:
-    """Drops entries that more participations reach as well, without a cap."""
+    """Returns the block without entries that a larger q reaches as well.
+
+    If the cap limits participations more than the separation does, nothing is
+    dropped.
+    """
     if self._is_limited:
       return block
     table = block.table
@@ -473,11 +492,11 @@ class Tables:
 
 
 def _last_of_equals(table: np.ndarray) -> np.ndarray:
-  """Returns the indices of the last rows of all runs of equal rows.
+  """Returns the indices of the last row of each run of equal rows.
 
   The more rounds an earlier block may reach into, the more it can have. So the
-  other rows of a run are not needed. (Dropped rows have as much in another
-  slice.)
+  other rows of a run are not needed. (For an entry that `Tables._pruned`
+  dropped, another slice has as much.)
   """
   changes = np.any(table[1:] != table[:-1], axis=1)
   return np.append(np.flatnonzero(changes), len(table) - 1)
