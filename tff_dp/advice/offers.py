@@ -148,8 +148,8 @@ class Offer:
     error_l2: `error` times the square root of the number of weights.
     epsilon: Epsilon of the whole run, at most the requested one. Upper bound.
     delta: Delta at which epsilon holds.
-    epsilon_no_amplification: Epsilon without credit for coins or crowds, and
-      for a secure sum without the noise of others. Upper bound.
+    epsilon_no_amplification: Epsilon if neither coins nor crowds amplify. For a
+      secure sum: epsilon if the others add no noise. Upper bound.
     bytes_up: Size of one report in bytes.
     bytes_down: Number of bytes that are sent to one participating client.
     model_copies: Number of model-sized vectors that the server keeps.
@@ -261,11 +261,13 @@ def shortened(value: float, digits: int = 6) -> float:
 
 
 def rate(setting: Setting, slots: float) -> float:
-  """Returns the participation probability for the wanted reports per round.
+  """Returns the participation probability that gives the wanted reports.
+
+  The result is at most 1 and is shortened.
 
   Args:
-    setting: Known facts.
-    slots: Number of rounds between two draws of a client.
+    setting: Known facts, among them the mean number of reports in a round.
+    slots: Number of rounds for each report of a client that takes part.
   """
   share = slots * setting.reports_per_round / setting.population
   return min(1.0, shortened(share))

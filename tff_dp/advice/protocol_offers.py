@@ -31,7 +31,9 @@ def relation_of(
 
 
 def slots(setting: offers.Setting) -> int:
-  """Returns the length of a pass for which whole passes add few extra rounds.
+  """Returns the rounds of one pass: all rounds over the number of passes.
+
+  The quotient is rounded up, so whole passes may have a few extra rounds.
   """
   return -(-setting.rounds // setting.num_passes)
 
@@ -49,8 +51,8 @@ def least_noise_multiplier(
     setting: Known facts.
     plan_of: Function that returns the plan with some noise multiplier.
     reports: Largest number of reports of one client.
-    known: Least noise multiplier of other kinds of plans. If this kind needs
-      more, the result is infinity.
+    known: Least noise multiplier of the plans that were tried before. If this
+      plan needs more, the result is infinity.
   """
   base = plan_of(1.0)
   relation = relation_of(setting, base)

@@ -153,13 +153,13 @@ class BudgetLedger:
     }
 
   def resume(self, rounds_recorded: int) -> None:
-    """Counts the rounds that an earlier process recorded as spent.
+    """Counts as spent all rounds that an earlier process has recorded.
 
     Args:
       rounds_recorded: Number of recorded rounds, 0 if there are none.
 
     Raises:
-      PrivacyRefusedError: If they break plan or budget.
+      PrivacyRefusedError: If the recorded rounds break plan or budget.
     """
     if rounds_recorded:
       self.check(rounds_recorded)

@@ -203,8 +203,10 @@ class ParticipationLedger:
   def fewest_participations(self, num_clients: int) -> int:
     """Returns the smallest number of participations of any client.
 
+    Clients that never took part count, too.
+
     Args:
-      num_clients: Size of the population, all of whose clients count.
+      num_clients: Size of the population.
     """
     num_seen = len(self._index_of_key)
     if num_seen < max(num_clients, 1):
@@ -219,7 +221,8 @@ class ParticipationLedger:
       round_index: Index of the round after the last committed one, 1-based.
 
     Raises:
-      PrivacyRefusedError: If the cohort breaks the pattern.
+      PrivacyRefusedError: If the cohort breaks the pattern or names a client
+        twice, or if the round is not the next one of the plan.
     """
     self._check_round(round_index)
     if round_index != self._num_rounds + 1:
@@ -452,7 +455,7 @@ class ParticipationLedger:
   def _standing(
       self, indices: np.ndarray, round_index: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (entries that no rule forbids, their participations)."""
+    """Returns (whether no rule forbids each entry, its participations)."""
     last_round, count = self._history(indices)
     is_eligible = np.ones(len(indices), bool)
     for rule in self._rules:

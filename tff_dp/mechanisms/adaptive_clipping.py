@@ -5,7 +5,8 @@
 With its update, a client sends the bit +1/2 if the update's norm is within the
 clip norm and -1/2 if not (Andrew et al., arXiv:1905.03871, section 2). Updates
 and bits are two streams of sums. They have the same mechanism and
-participation, and so the same S2, but separate keys and noise:
+participation, and so the same squared sensitivity S2, but separate keys and
+noise. Let nm be the noise multiplier of the plan, and share the `budget_share`:
 
     std of a draw on the sum of updates   nm / sqrt(1 - share) * clip norm
     std of a draw on the sum of bits      nm / sqrt(share) * 1/2
@@ -15,9 +16,8 @@ In one round, one client contributes at most one clip norm to the first sum and
 had sent nothing (not even the bit of a zero update). Two Gaussian mechanisms,
 of which one may be chosen after seeing the results of the other, are equivalent
 to one. Their 1 / sigma^2 add up: (1 - share) / nm^2 + share / nm^2 = 1 / nm^2.
-So `nm`, the noise multiplier of the plan, covers both streams together. S2,
-epsilon, budget and calibration are the same with and without adaptive clipping.
-*Exact.*
+So nm covers both streams together. S2, epsilon, budget and calibration are the
+same with and without adaptive clipping. *Exact.*
 
 The clip norm stays constant within a tree and changes when the next tree
 begins:

@@ -86,12 +86,13 @@ def build(
       smallest gap between participations of a client and the rounds per tree.
       Default for 'banded-inverse': 16, or the rounds per tree if fewer.
     num_buffers: Number of buffers of 'blt'. Default: 3.
-    error: Error to minimise, 'max' (the default) or 'mean': by the largest or
-      the mean variance of the noise over the rounds.
+    error: Error to minimise: the largest variance of the noise over the rounds
+      ('max', the default), or the mean ('mean').
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
-    complete_trees: Whether 'tree' and 'honaker' complete each finished tree.
+    complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
+      empty rounds, before the next one begins.
   """
   _checks.one_of(tuple(BY_NAME), name=name)
   pattern = mechanism_lib.pattern_of(participation)
@@ -131,8 +132,9 @@ def build(
 def summary(mechanism: mechanism_lib.Mechanism) -> dict[str, Any]:
   """Returns the few numbers that tell mechanisms of one name apart.
 
-  They are the number of bands, or the weights and decays of BLT, as JSON types.
-  The coefficients are left out, as there may be thousands.
+  They are the number of bands of a banded mechanism, or the number of buffers,
+  weights and decays of BLT, as JSON types. Coefficients are left out, as there
+  may be thousands. For other mechanisms, the result is empty.
   """
   if isinstance(mechanism, blt.Blt):
     return {
@@ -179,8 +181,7 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
 
 
 def _tupled(value):
-  """Returns the value with all lists as tuples, which JSON had turned to lists.
-  """
+  """Returns the value with tuples in place of lists, as before JSON."""
   if isinstance(value, (list, tuple)):
     return tuple(map(_tupled, value))
   return value

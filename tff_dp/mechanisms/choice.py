@@ -3,10 +3,11 @@
 """Comparison of all mechanisms at equal privacy, and the choice of the best.
 
 Two mechanisms have equal privacy if they have the same sigma_eff =
-noise_multiplier / sqrt(S2). Draws of standard deviation sqrt(S2) give sigma_eff
-= 1. Then the noise on the prefix sum after round t has standard deviation
-sqrt(S2 Var(b_t)), where b_t is the noise for draws of standard deviation 1. The
-two errors of a mechanism are
+noise_multiplier / sqrt(S2), where S2 is the squared sensitivity in squared clip
+norms. Draws of standard deviation sqrt(S2) give sigma_eff = 1. Then the noise
+on the prefix sum after round t has standard deviation sqrt(S2 Var(b_t)), where
+b_t is the noise for draws of standard deviation 1. The two errors of a
+mechanism are
 
     max_error   sqrt(S2 max_t Var(b_t))
     rmse        sqrt(S2 mean_t Var(b_t))
@@ -51,8 +52,8 @@ class Row:
       bound.
     state_copies: Number of vectors of the model's size in the state.
     draws_per_round: Average number of normal vectors that a round draws.
-    reason: Reason in words why the mechanism was not chosen, '' for the chosen
-      one.
+    reason: Reason in words why the mechanism was not chosen. '' for the chosen
+      one, and in the rows of `compare`.
   """
 
   name: str
@@ -153,15 +154,16 @@ def compare(
     participation: Participation pattern: the rounds in which one client may
       take part.
     names: Names of the mechanisms. Default: all.
-    num_bands: Number of bands of the banded mechanisms.
-    num_buffers: Number of buffers of BLT.
-    error: Error, 'max' or 'mean', for the order of the rows and for the
-      optimisation of parameters.
+    num_bands: Number of bands of 'banded' and 'banded-inverse'.
+    num_buffers: Number of buffers of 'blt'.
+    error: Error by which rows are ordered and parameters are optimised: 'max'
+      (`Row.max_error`) or 'mean' (`Row.rmse`).
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Parameters are optimised for it. The errors in the rows are
       always for the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
-    complete_trees: Whether finished trees are completed.
+    complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
+      empty rounds, before the next one begins.
     progress: Function that is called with the name of each mechanism before it
       is built.
   """
@@ -208,28 +210,29 @@ def best(
 ) -> Choice:
   """Returns the mechanism with the smallest error within a limit on memory.
 
-  The candidates are the rows of `compare`, and a tree with as many cached
-  levels, up to two, as the limit allows. Without `num_buffers`, every useful
-  number of BLT buffers is a candidate, too. Without `num_bands`, so is the
-  largest number of bands within the limit. If errors differ by less than 0.1 %,
-  fewer model copies decide, then fewer draws.
+  The candidates are the rows of `compare`, and a 'tree' with as many cached
+  levels, up to two, as the limit allows. Without `num_buffers`, 'blt' is tried
+  with 2 buffers, 3 buffers and so on, until more do not help. Without
+  `num_bands`, 'banded' is also tried with the largest number of bands within
+  the limit. If errors differ by less than 0.1 %, fewer model copies decide,
+  then fewer draws.
 
   Args:
     rounds: Number of rounds of the run, as in the participation.
     participation: Participation pattern: the rounds in which one client may
       take part.
-    error: Error to minimise, by the largest ('max') or the mean ('mean')
-      variance over the rounds.
+    error: Error to minimise: 'max' (`Row.max_error`) or 'mean' (`Row.rmse`).
     max_state_copies: Largest number of vectors of the model's size in the
       state.
     names: Names of the mechanisms to consider. Default: all.
-    num_bands: Number of bands of the banded mechanisms.
-    num_buffers: Number of buffers of BLT.
+    num_bands: Number of bands of 'banded' and 'banded-inverse'.
+    num_buffers: Number of buffers of 'blt'.
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Parameters are optimised for it. The errors are always for
       the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
-    complete_trees: Whether finished trees are completed.
+    complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
+      empty rounds, before the next one begins.
     progress: Function that is called with the name of each mechanism before it
       is built.
 
@@ -351,7 +354,7 @@ def measured(
 
   Args:
     name: Name of the row.
-    mechanism: Mechanism of all rounds.
+    mechanism: Mechanism for the whole run.
     pattern: Promised participation.
   """
   squared_sensitivity = float(mechanism.squared_sensitivity(pattern))

@@ -6,8 +6,8 @@ A mechanism describes the noise that is added to a stream of sums, one vector
 per round. It is a frozen dataclass of public facts. Anything that depends on a
 key, on data or on the size of the model is an argument. The same `next_noise`
 works on NumPy arrays in a test and on tensors in a TensorFlow graph. The caller
-passes the difference as `Operations`: how to make a draw, take a branch and
-combine vectors.
+passes the operations that differ, such as to make a draw, take a branch and
+combine vectors, as `Operations`.
 
 The run computes in float32, so a mechanism rounds its parameters to float32
 (`rounded`). Sensitivities and variances are then exact for the noise that is
@@ -31,11 +31,11 @@ Buffers = tuple[Vector, ...]
 
 
 class Draw(Protocol):
-  """Returns the standard normal vector that belongs to one node.
+  """A function that returns the standard normal vector of one node.
 
-  It must be a function of its arguments: the same (level, index) gives the same
-  vector for the lifetime of a tree, and another pair gives an independent one.
-  No node is drawn before its round, see `round_of_draw`.
+  It must depend on its arguments alone: within a tree, the same (level, index)
+  always gives the same vector, and another pair gives an independent one. No
+  node is drawn before its round, see `round_of_draw`.
   """
 
   def __call__(self, level: int, index) -> Vector:
@@ -43,11 +43,11 @@ class Draw(Protocol):
 
 
 def round_of_draw(level: int, index):
-  """Returns the round, from 1, of the tree in which a node is first drawn.
+  """Returns the round in which a node is first drawn.
 
-  Every mechanism numbers its nodes so that this holds: node (level, index) is
-  complete after (index + 1) 2^level rounds, and its draw protects the last of
-  these rounds.
+  Rounds are counted from 1 in each tree. Every mechanism numbers its nodes so
+  that this holds: node (level, index) is complete after (index + 1) 2^level
+  rounds, and the draw of the node protects the last of these rounds.
   """
   return (index + 1) * 2**level
 
@@ -193,7 +193,7 @@ class Mechanism(abc.ABC):
   def sensitivity_is_exact(
       self, pattern: patterns.ParticipationPattern
   ) -> bool:
-    """Whether `squared_sensitivity(pattern)` is attained by some client."""
+    """Whether `squared_sensitivity(pattern)` is known to be attained."""
     del pattern
     return True
 
@@ -244,8 +244,9 @@ class Mechanism(abc.ABC):
     """Returns the variance of the noise on each prefix sum, [num_rounds].
 
     Exact, for one coordinate and draws of variance 1. A restart begins a new
-    tree. Every earlier tree leaves the variance of its end in the model. This
-    is added to the variance of the current tree (`prefix_variances`).
+    tree. The noise of every finished tree stays in the model, so the variances
+    at the ends of the finished trees add to the variance of the current tree
+    (`prefix_variances`).
     """
     rounds = np.arange(self.num_rounds)
     finished, position = divmod(rounds, self.rounds_per_tree)
@@ -307,7 +308,12 @@ def pattern_of(participation: Any) -> patterns.ParticipationPattern:
 
 
 def rounded(**argument: Sequence[float]) -> tuple[float, ...]:
-  """Returns the numbers rounded to float32. They must be finite."""
+  """Returns numbers rounded to float32. They must be finite.
+
+  Args:
+    **argument: One keyword argument: the numbers, under the name that an error
+      message gives them.
+  """
   ((name, values),) = argument.items()
   try:
     numbers = np.asarray(tuple(values), np.float64)
@@ -323,7 +329,7 @@ def rounded(**argument: Sequence[float]) -> tuple[float, ...]:
 
 
 def rounded_down(**argument: Sequence[float]) -> tuple[float, ...]:
-  """Like `rounded`, but rounds towards 0, so no sum of weights grows."""
+  """Like `rounded`, but rounds towards 0, so a sum of weights does not grow."""
   ((_, values),) = argument.items()
   result = rounded(**argument)
   return tuple(
@@ -335,7 +341,7 @@ def rounded_down(**argument: Sequence[float]) -> tuple[float, ...]:
 
 
 def check_leading_one(**argument: Sequence[float]) -> None:
-  """Raises unless the first coefficient is 1."""
+  """Raises unless the first coefficient is 1. Argument: as of `rounded`."""
   ((name, values),) = argument.items()
   if values[0] != 1.0:
     raise _checks.ArgumentError(

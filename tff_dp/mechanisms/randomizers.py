@@ -12,9 +12,9 @@ category) may change to any other. So the unit is *one* vector per client, with
 all variables of a model concatenated. Randomizing each variable separately
 would cost epsilon once per variable.
 
-Coins are compared with 64-bit integers. The thresholds below are rounded so
-that no likelihood ratio exceeds exp(epsilon). Debiasing uses the rounded
-probabilities, so rounding causes no bias.
+A coin is a 64-bit integer that is compared with a threshold. Thresholds are
+rounded so that no likelihood ratio exceeds exp(epsilon). Debiasing uses the
+probabilities of the rounded thresholds, so rounding causes no bias.
 """
 
 import abc
@@ -313,6 +313,8 @@ class RandomizedResponse(LocalRandomizer):
 
   def variance(self, num_params: int) -> float:
     """Returns (p (1 - p) + (k - 1) q (1 - q)) / (p - q)^2. Exact.
+
+    Here p is `keep_probability`, q is `other_probability`.
 
     Args:
       num_params: Number of coordinates, which must be k.

@@ -21,8 +21,9 @@ completes: with m = tz(t),
     vanilla   z(m) - sum_{l < m} z(l, previous node)
     Honaker   w_m V_m - sum_{l < m} w_l V_l(previous node)
 
-where V is the averaged noise of a node, V_{l+1} = z + (V_left + V_right) / 2.
-This needs neither b_{t-1} nor the upper levels, and no large numbers cancel.
+where z is the draw of a node, and V its averaged noise: V_0 = z, and V_{l+1} =
+z + (V_left + V_right) / 2. This needs neither b_{t-1} nor the upper levels, and
+no large numbers cancel.
 """
 
 import dataclasses
@@ -82,11 +83,12 @@ class Tree(_TreeMechanism):
     num_rounds: Horizon T. The aggregator refuses round T + 1.
     restart_every: Number of rounds per tree, or `None` for one tree over all
       rounds.
-    complete_trees: Whether a tree that is followed by another is completed.
+    complete_trees: Whether a tree that is followed by another is extended with
+      virtual rounds, see `Mechanism`.
     num_cached_levels: Number of lowest levels that keep their latest draw in a
       buffer. Other draws are drawn again from their key when they are
       subtracted. This only trades memory (one model copy per level) for time:
-      with c levels a round makes 1 + 2^-c draws on average.
+      with c levels, a round makes at most 1 + 2^-c draws on average.
   """
 
   num_rounds: int
@@ -183,7 +185,8 @@ class HonakerTree(_TreeMechanism):
     num_rounds: Horizon T. The aggregator refuses round T + 1.
     restart_every: Number of rounds per tree, or `None` for one tree over all
       rounds.
-    complete_trees: Whether a tree that is followed by another is completed.
+    complete_trees: Whether a tree that is followed by another is extended with
+      virtual rounds, see `Mechanism`.
   """
 
   num_rounds: int

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the server turns the noisy sums into a model, as a matrix.
 
-The server turns the residual sums x_1..x_n into a model. With a learning rate
-schedule eta_t = eta f_t, and momentum gamma, round t does
+The server turns the noisy sums x_1..x_n of the rounds into models theta_t. With
+a learning rate schedule eta_t = eta f_t, and momentum gamma, round t does
 
     m_t = gamma m_{t-1} + x_t
     theta_{t+1} = theta_t - eta_t m_t                     (momentum)

@@ -28,7 +28,7 @@ def random_root_key() -> bytes:
 
 
 def insecure_root_key(seed: int) -> bytes:
-  """Returns the key of a seed. Anybody who knows the seed knows all coins.
+  """Returns a root key made from a seed. Who knows the seed knows all coins.
 
   Without secret coins there is no amplification, so a run with this key
   guarantees nothing.
@@ -38,28 +38,33 @@ def insecure_root_key(seed: int) -> bytes:
 
 
 def subkey(key: bytes, *labels: bytes | str | int) -> bytes:
-  """Returns the key that belongs to a key and labels, 128 bits.
+  """Returns a key of 128 bits that is derived from another key and labels.
 
   Different sequences of labels give independent keys, because each label is
-  hashed with its length.
+  hashed with its type and length.
   """
   return _digest(key, *map(_encoded, labels))
 
 
 def coin(key: bytes, *labels: bytes | str | int) -> int:
-  """Returns the uniform integer in [0, 2^128) of a key and labels."""
+  """Returns an integer from a key and labels, uniform in [0, 2^128)."""
   return int.from_bytes(subkey(key, *labels), 'little')
 
 
 def is_heads(value: int, probability: float) -> bool:
-  """Whether a coin shows heads. Exact, because 2^128 p is an exact float."""
+  """Whether a coin shows heads, if heads have the given probability.
+
+  Exact for a probability of 0 or at least 2^-75, because 2^128 times such a
+  float is an integer. Otherwise the error of the probability is below 2^-128.
+  """
   return value < math.ldexp(float(probability), 128)
 
 
 def draw(value: int, num_choices: int) -> int:
-  """Returns a choice in [0, num_choices), uniform to within 2^-96.
+  """Returns a choice from 0 to num_choices - 1, made by a coin.
 
-  There must be fewer than 2^32 choices.
+  There must be fewer than 2^32 choices. The relative error of each probability
+  is below 2^-96.
   """
   return value * num_choices // _RANGE
 

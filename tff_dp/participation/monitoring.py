@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The observed rate of reports, compared with the assumed rate.
 
-Counts are only used for protocols whose adversary knows them anyway. If the
-occupancy is secret, nothing is counted.
+Reports are counted only if the adversary of the protocol is assumed to know
+their number anyway. If that number must stay secret, nothing is counted.
 """
 
 import dataclasses
@@ -36,12 +36,12 @@ class RealisedRate(NamedTuple):
 class Observed:
   """The public facts about who came in a run.
 
-  If the protocol keeps its occupancy secret, the number of rounds is the only
-  one.
+  If the protocol keeps secret how many clients come, the number of rounds is
+  the only fact.
 
   Attributes:
     num_rounds: Number of rounds that have begun.
-    rounds_counted: Number of those rounds that the next fields cover.
+    rounds_counted: Number of those rounds whose reports were counted.
     num_reports: Number of reports in the counted rounds, if it is public.
     rate: Estimated rate of reports.
     warning: Sentence about an assumption that is in doubt, else `None`.

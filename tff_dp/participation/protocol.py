@@ -46,8 +46,10 @@ class Protocol(abc.ABC):
     may_repeat: Whether several passes, each with new coins, make sense.
     has_fresh_coins: Whether a client flips a coin of probability
       `check_in_rate` in every step, and draws nothing for a whole pass.
-    check_in_probability: Probability that a client takes part in a window.
-    num_selected: Number of steps that a client draws in a window.
+    check_in_probability: Probability that a client takes part in a window (see
+      `windows`).
+    num_selected: Number of steps that a client draws in each window in which it
+      takes part.
     num_warm_up: Number of first steps of a pass in which nobody reports.
     expected_rate: Expected share of the clients that report in a step, for
       protocols whose realised rate is public. Otherwise `None`.
@@ -99,16 +101,20 @@ class Protocol(abc.ABC):
   def windows(
       self, position: int, draw: Callable[..., int]
   ) -> Iterable[tuple[tuple[int, ...], range]]:
-    """Returns the steps among which a client draws, for each of its draws.
+    """Returns the windows of a client in a pass, by default all steps as one.
+
+    If the client takes part in a window, it draws `num_selected` of the steps
+    of the window.
 
     Args:
       position: Position of the client in the population, from 0.
       draw: Function `draw(label, choices=n)` that returns one of 0, ..., n - 1
-        by a coin of the client, separate for each label and pass.
+        by a coin of the client, separate for each label and pass. It serves
+        protocols whose windows are random.
 
     Returns:
-      One pair per window: a label that separates its coins from other windows',
-        and its steps.
+      One pair (label, steps) for each window. The label separates the coins of
+        this window from those of other windows.
     """
     del position, draw
     return [((), range(1, self.num_rounds + 1))]
@@ -130,7 +136,8 @@ class Protocol(abc.ABC):
     """Returns the outcome of all steps of a pass, drawn without clients' coins.
 
     The outcome has the distribution that all clients' coins give with
-    `windows`. Here each client draws one step, uniform among all steps.
+    `windows`. The default is for one window of all steps: each client that
+    takes part draws one step, uniformly.
 
     Args:
       rng: Generator of the pass.
@@ -139,8 +146,9 @@ class Protocol(abc.ABC):
     Returns:
       With one winner a step: the number of clients of each step, and its winner
         or `DUMMY`. Otherwise: the positions of all clients that come, ordered
-        by step and random within a step, and the `num_rounds + 1` places at
-        which steps begin and end.
+        by step and random within a step, and the `num_rounds + 1` places in
+        this list at which steps begin and end. Entries of the list behind the
+        last place have no meaning.
     """
     counts = self._counts(rng, num_clients)
     order = rng.permutation(num_clients)
@@ -149,7 +157,7 @@ class Protocol(abc.ABC):
   def _counts(
       self, rng: np.random.Generator, num_clients: int
   ) -> np.ndarray:
-    """Returns the number of clients in each step, if each client draws one."""
+    """Returns the number of clients in each step, for `draw_pass`."""
     taking_part = rng.binomial(num_clients, self.check_in_probability)
     return rng.multinomial(
         taking_part, np.full(self.num_rounds, 1 / self.num_rounds)
@@ -181,13 +189,14 @@ class Protocol(abc.ABC):
 
   @property
   def protocol_id(self) -> bytes:
-    """Bytes that separate the coins of one protocol from another's."""
+    """Bytes that separate the coins of this protocol from those of others."""
     return json.dumps(self.describe(), sort_keys=True).encode()
 
   def expected_clients_per_step(self, population: int) -> Optional[float]:
     """Returns the expected number of clients that report in one step.
 
-    Exact mean over all steps. `None` if clients draw no steps.
+    Exact, as a mean over all steps of a pass. `None` if the protocol does not
+    say.
 
     Args:
       population: Number of clients.

@@ -43,8 +43,9 @@ class Cohort(NamedTuple):
   Attributes:
     clients: Positions of the clients whose reports are used, in random order,
       int64. `DUMMY` marks a dummy of the server.
-    num_checked_in: Number of clients that came, including losers and lost ones.
-    num_arrived: Number of those clients that could report in time.
+    num_checked_in: Number of clients that came, including those whose report is
+      not used, late or lost.
+    num_arrived: Number of those clients whose report is neither late nor lost.
   """
 
   clients: np.ndarray
@@ -127,11 +128,13 @@ class Sampler(abc.ABC):
 
   @abc.abstractmethod
   def _everybody(self, pass_index: int, step: int) -> Cohort:
-    """Returns the cohort of all clients that drew a step and arrive."""
+    """Returns the cohort of all clients that drew the step and whose report
+    arrives.
+    """
 
   @abc.abstractmethod
   def _one_winner(self, pass_index: int, step: int) -> Cohort:
-    """Returns the cohort of one of the clients that drew a step, or a dummy."""
+    """Returns the cohort of one client that drew the step, or of a dummy."""
 
 
 class LiteralSampler(Sampler):
@@ -146,7 +149,8 @@ class LiteralSampler(Sampler):
     self._server_key = coins.subkey(self._root_key, 'server')
 
   def _draw_pass(self, pass_index):
-    """Returns a dict from each slot to its clients."""
+    """Returns a dict from a step to the positions of the clients that drew it.
+    """
     members = {}
     protocol, id_ = self._protocol, self._protocol.protocol_id
     probability = protocol.check_in_probability

@@ -46,7 +46,10 @@ class Schedule(abc.ABC):
   def validate_population(
       self, num_clients: int, clients_per_round: int
   ) -> None:
-    """Raises unless full cohorts exist in every round.
+    """Raises if the population is too small for a full cohort in every round.
+
+    A schedule that needs the length of a noise tree for this check leaves it to
+    `select`.
 
     Args:
       num_clients: Size of the population.
@@ -82,9 +85,9 @@ class _RandomCohorts(Schedule):
 
   The draw is uniform. Under a cap on participations, clients with the fewest
   participations come first, so that the last rounds do not run out of clients.
-  In most rounds clients are drawn from the population until enough of them are
-  eligible, so the cost of a round does not grow with the population. If few
-  clients are eligible, all clients are checked.
+  In most rounds of a large population, clients are drawn until enough of them
+  are eligible, so the cost of a round does not grow with the population. In a
+  small population, or if few clients are eligible, all clients are checked.
 
   Attributes:
     max_participations: Largest number of participations of one client, `None`
@@ -147,10 +150,12 @@ class _RandomCohorts(Schedule):
   def _by_rejection(
       self, rng, round_index, client_ids, clients_per_round, ledger
   ) -> Optional[list[str]]:
-    """Returns the cohort, or None if too many drawn clients are ineligible.
+    """Returns the cohort, or `None` if all clients have to be checked.
 
-    Rejection keeps the draw uniform: a found cohort is a sample without
-    replacement of the eligible clients. A client that is drawn twice counts
+    That is so if the population is small, or if too many of the drawn clients
+    are ineligible. Rejection keeps the draw uniform: a cohort is a sample
+    without replacement of the eligible clients, or under a cap of those among
+    them with the fewest participations. A client that is drawn twice counts
     once.
     """
     most = _DRAWS_PER_CLIENT * clients_per_round
@@ -227,8 +232,9 @@ class MinSeparation(_RandomCohorts):
 class UniformSampling(_RandomCohorts):
   """Uniform cohorts without replacement, of a fixed size.
 
-  A client may be drawn in consecutive rounds. Without a cap, rounds are
-  independent. With a cap, clients that came least often are drawn first.
+  A client may be drawn in consecutive rounds. Without a cap on participations,
+  rounds are independent. With a cap, clients with the fewest participations are
+  drawn first.
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -257,7 +263,7 @@ class UniformSampling(_RandomCohorts):
 
 @dataclasses.dataclass(frozen=True)
 class OncePerTree(_RandomCohorts):
-  """Random cohorts of clients that have not yet contributed to this tree.
+  """Random cohorts of clients that have not yet been in the current noise tree.
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -294,8 +300,8 @@ class ShuffledEpochs(Schedule):
 
   Attributes:
     num_rounds: Number of rounds T.
-    rounds_per_epoch: Number of rounds of one pass, the index gap of two
-      participations.
+    rounds_per_epoch: Number of rounds of one pass (an epoch). In the same
+      order, a client's turn comes again after so many rounds.
     epochs_per_shuffle: Number of epochs in the same order, `None` for all. If
       given, the mechanism must restart every `rounds_per_epoch *
       epochs_per_shuffle` rounds. The plan checks this.

@@ -100,7 +100,12 @@ class Plan(abc.ABC):
     """
 
   def _of_draws(self, epsilon: float, delta: float) -> float:
-    """Returns epsilon of the real draws, from that of their distributions."""
+    """Returns the epsilon of a plan with the tails of real draws counted.
+
+    Args:
+      epsilon: Epsilon of draws from the assumed distributions.
+      delta: Delta at which it holds.
+    """
     return draws.counted(epsilon, delta) if self.draws_end else epsilon
 
   @property
@@ -109,7 +114,7 @@ class Plan(abc.ABC):
     return draws.ENDS if self.draws_end else draws.NO_ENDS
 
   def missing_delta(self, epsilon: float) -> float:
-    """Returns the part of delta that draws beyond their ends cost.
+    """Returns the part of delta that the missing tails of the draws cost.
 
     Args:
       epsilon: Epsilon of the statement.
@@ -287,7 +292,9 @@ class Plan(abc.ABC):
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
       population: Optional[int] = None,
   ) -> dict[str, Any]:
-    """Returns the facts of this kind of plan behind its headline, JSON types.
+    """Returns more facts than the headline, as JSON types.
+
+    Which facts they are depends on the kind of plan.
 
     `tff-dp account` prints them below the headline.
 
@@ -303,10 +310,13 @@ class Plan(abc.ABC):
   def details_in_words(
       self, details: dict[str, Any]
   ) -> Optional[list[tuple[str, str]]]:
-    """Returns lines (label, text) about details, `None` for one per detail.
+    """Returns the details as lines (label, text) for people.
+
+    `None` if each detail shall have one line, made from its name and value. A
+    line with an empty label continues the line before it.
 
     Args:
-      details: Result of `details`. An empty label continues the line before.
+      details: Result of `details`.
     """
     del details
     return None

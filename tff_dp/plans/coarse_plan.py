@@ -60,8 +60,8 @@ class CoarsePlan(base.Plan):
     """Returns the plan with the least noise that meets (epsilon, delta).
 
     Rounded to the private side: the returned plan's epsilon is at most
-    `epsilon`. The noise is the least up to a part in 10^4, if epsilon falls
-    with the noise.
+    `epsilon`. If epsilon decreases as the noise grows, the noise exceeds the
+    least one by at most a part in 10^4.
 
     Args:
       epsilon: Target epsilon, above 0.

@@ -107,7 +107,14 @@ def blaming(path: str | os.PathLike) -> Iterator[None]:
 
 
 def _check_plain(name: str, value: Any) -> None:
-  """Raises if accounting would not end, or if a text does not fit one line."""
+  """Raises if a number is so large that accounting would take too long.
+
+  Also raises if a text is not one short line.
+
+  Args:
+    name: Name of the value in the file.
+    value: Value of plain JSON types, checked with everything in it.
+  """
   if isinstance(value, dict):
     for key, each in value.items():
       _check_plain('', key)

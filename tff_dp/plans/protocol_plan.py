@@ -99,7 +99,8 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
   @property
   @abc.abstractmethod
   def report_event(self) -> dp_accounting.DpEvent:
-    """Event of one report: its local noise, or the noise on its sum."""
+    """Event of one report: its local noise, or the noise on the reports' sum.
+    """
 
   @property
   def num_rounds(self) -> int:
@@ -142,7 +143,9 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
       num_rounds: Optional[int] = None,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> best_bound.Certificate:
-    """Returns epsilon with its provenance. Upper bound.
+    """Returns epsilon with the bound and the assumptions behind it.
+
+    Upper bound.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -252,11 +255,11 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
       delta: float,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> dict[str, float]:
-    """Returns the epsilon of all rounds by each bound, by name of the bound.
+    """Returns the epsilon of all rounds by each bound.
 
-    Upper bounds, infinite where a bound does not apply. Slow bounds, which
-    `certificate` leaves out because they are almost never the smallest, are
-    computed here as well.
+    The result is a dict by the bound's name. Its values are upper bounds,
+    infinite where a bound does not apply. This also computes the slow bounds
+    that `certificate` leaves out because they are almost never the smallest.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -357,7 +360,7 @@ def _certificate_of(
     relation: run_events.NeighboringRelation,
     bound: str,
 ) -> best_bound.Certificate:
-  """Returns the certificate of a run that stops after some rounds."""
+  """Returns the certificate of a run that stops after `num_rounds`. Cached."""
   if bound == 'best' and num_rounds < plan.num_rounds:
     # For a stopped run, compute only the bound that is best for the whole run.
     best = _certificate_of(plan, delta, plan.num_rounds, relation, bound).bound

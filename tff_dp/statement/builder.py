@@ -82,7 +82,7 @@ CERTIFIED = (
 
 @dataclasses.dataclass(frozen=True)
 class RoundsDone:
-  """Facts about a run that does not say who took part.
+  """The facts about a run's rounds, if nothing is said about who took part.
 
   Attributes:
     num_rounds: Rounds that have begun.
@@ -281,7 +281,7 @@ def right_guesses(
 
   Args:
     plan: A `plans.base.Plan`.
-    headline: Its headline, with an infinite epsilon if the key is known.
+    headline: The plan's headline, with an infinite epsilon if the key is known.
     num_rounds: Rounds after which the run stops, `None` for all.
     is_amplified: Whether to use amplification.
   """
@@ -295,7 +295,10 @@ def _profiles(
     num_rounds: Optional[int],
     is_amplified: bool,
 ) -> list[guesses.Profile]:
-  """Returns the profiles of the plan, with the headline's point in each."""
+  """Returns the profiles of the plan, with the headline's point in each.
+
+  If the headline's epsilon is infinite, there is one profile without points.
+  """
   name = 'epsilon' if is_amplified else 'epsilon_no_amplification'
   epsilon = rounding.from_json_number(headline[name])
   if epsilon == math.inf:

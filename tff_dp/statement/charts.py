@@ -35,7 +35,10 @@ def words(column: str) -> str:
 
 
 def by_kind(metrics: Mapping[str, Series]) -> dict[str, dict[str, Series]]:
-  """Returns the title of a chart -> its metrics. Accuracies share a chart."""
+  """Returns a dict from the title of a chart to its metrics.
+
+  All accuracies share a chart. Any other metric has its own.
+  """
   found: dict[str, dict[str, Series]] = {}
   for column, series in metrics.items():
     title = 'Accuracy' if 'accuracy' in column else words(column).capitalize()
@@ -47,7 +50,7 @@ def curve_points(content: Mapping[str, Any]) -> list[tuple[float, float]]:
   """Returns pairs (delta, epsilon) that the statement gives, deltas ascending.
 
   They are about the rounds so far, or about all planned rounds where the
-  statement gives only these.
+  statement gives only these. Epsilons that are 0 or infinite are left out.
 
   Args:
     content: Result of `PrivacyStatement.to_json`.
@@ -123,7 +126,7 @@ def draw_spent(
     epsilons: Finite epsilons of the run so far.
     delta: Delta of the epsilons.
     budget: The budget, which is a line. `None` for no budget.
-    whose: Unit and relation, or whose epsilon it is.
+    whose: Phrase that says whose epsilon it is, such as unit and relation.
   """
   axes.plot(*epsilons, label='spent', **_axes.style(0))
   if budget is not None:
@@ -138,6 +141,6 @@ def draw_spent(
 
 
 def draw_rounds(axes: Any) -> None:
-  """Makes the horizontal axis one of rounds."""
+  """Labels the horizontal axis as rounds, with ticks at integers."""
   axes.set_xlabel('round')
   _axes.count(axes.xaxis)

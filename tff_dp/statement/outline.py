@@ -85,7 +85,9 @@ class Promise(NamedTuple):
   """The guarantee in a sentence.
 
   Attributes:
-    claim: Epsilon and delta. Those of groups are in `groups`.
+    claim: '(epsilon, delta)-differential privacy' with the numbers, or 'NO
+      PRIVACY'. If groups have epsilons of their own, the numbers are in
+      `groups`.
     meaning: Unit, relation, amplification and condition. It continues `claim`.
     rounds: A sentence with the rounds that are done and planned.
     groups: A line with epsilon and delta for each group that has its own.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One paragraph about a guarantee for readers who do not know epsilon.
 
-The paragraph says how often a guess about one client can be right, from the
-whole curve of the plan (`accounting.curves.guesses`), and names that level of
-protection.
+The paragraph says how often a guess about one client can be right at most. This
+chance comes from the whole curve of the plan (`accounting.curves.guesses`), and
+decides how the paragraph names the level of protection.
 """
 
 from collections.abc import Mapping

@@ -171,7 +171,7 @@ def _facts(
 
 
 def _place(chance: float) -> float:
-  """Returns the place of a chance on the scale from 50 % to 100 %, in percent."""
+  """Returns the place of a chance on the scale: 0 for 50 %, 100 for 100 %."""
   return round(100 * (chance - _COIN_FLIP) / (1 - _COIN_FLIP), 1)
 
 
@@ -245,7 +245,10 @@ def _course_charts(
 
 
 def _without_chance(amplification: Mapping[str, Any]) -> Optional[str]:
-  """Returns epsilon without amplification, `None` if none is claimed."""
+  """Returns epsilon without amplification as text.
+
+  `None` if no amplification is claimed.
+  """
   if amplification['claimed'] == 'none':
     return None
   epsilon = rounding.from_json_number(amplification['epsilon_without'])

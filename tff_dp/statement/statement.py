@@ -168,7 +168,10 @@ def required_names(kind: str) -> dict[str, tuple[str, ...]]:
 def _check_complete(
     headline: Mapping[str, Any], points: Mapping[str, Any]
 ) -> None:
-  """Raises unless every point is present and not empty."""
+  """Raises if a required value is missing, or if any value is empty.
+
+  Also raises for a point that is not one of the twelve.
+  """
   kind: Any = headline.get('kind')
   required = required_names(kind)
   missing = [name for name in _HEADLINE if name not in headline]

@@ -7,8 +7,8 @@ C^-1 has p bands, d_0 = 1, ..., d_{p-1}, so the noise is a finite filter,
     x_t = z_t + d_1 z_{t-1} + ... + d_{p-1} z_{t-p+1},
 
 and needs no state at all, because past draws can be drawn again from their
-keys. C itself is dense. With the first coefficients of sqrt(1 - x) this is BISR
-(arXiv:2505.12128).
+keys. C itself is dense. With the first coefficients of the series sqrt(1 - x)
+as d_j, this is BISR (arXiv:2505.12128).
 """
 
 import dataclasses
@@ -27,8 +27,9 @@ from tff_dp.mechanisms.matrix import toeplitz_optimization
 class BandedInverse(toeplitz.ToeplitzMechanism):
   """Public description of banded-inverse noise.
 
-  The sensitivity comes from the coefficients of C, the series 1 / d(x). The
-  sensitivity is exact if these never increase, as for the square root.
+  The sensitivity comes from the coefficients of C, those of the series 1 / d(x)
+  with d(x) = sum_j d_j x^j. It is exact if the coefficients of C are
+  non-negative and never increase, as for `square_root`.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
@@ -68,7 +69,10 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
       stores_draws: bool = False,
       restart_every: Optional[int] = None,
   ) -> 'BandedInverse':
-    """Returns BISR: the first bands of the inverse root of the prefix sum."""
+    """Returns BISR: C^-1 has the first bands of the inverse square root.
+
+    This is the inverse of the square root of the prefix sum.
+    """
     _checks.integer_at_least(1, num_bands=num_bands)
     coefficients = toeplitz_algebra.inverse_square_root_coefficients(num_bands)
     return cls(
@@ -126,7 +130,8 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
 
   @property
   def rounds_remembered(self) -> int:
-    """p - 1: later noise combines the draws of so many latest rounds."""
+    """p - 1: the noise of a round combines its draw and the last p - 1 draws.
+    """
     return self.num_bands - 1
 
   @property

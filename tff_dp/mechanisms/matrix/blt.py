@@ -4,16 +4,16 @@
 
 C is Toeplitz with c_0 = 1 and c_j = sum_i w_i th_i^(j-1), a sum of d
 exponentials ("buffered linear Toeplitz", arXiv:2404.16706, and arXiv:2408.08868
-for several participations). Multiplying by C^-1 takes d buffers, which are zero
-at the start of a tree:
+for several participations). Multiplying the draws z by C^-1 takes d buffers
+B_i, which are zero at the start of a tree. The noise x_t of round t is
 
     x_t = z_t - sum_i w_i B_i,     then B_i <- th_i B_i + x_t.
 
 Parameters are searched without constraints: th_i is the logistic function of
 one number and w the softmax of others, so no iterate leaves the domain w >= 0,
 0 <= th <= 1, sum w <= 1. The starting points are fixed, not random.
-*Heuristic*: the best of a few local optima, which is not unique and often has
-fewer buffers than allowed.
+*Heuristic*: the best of a few local optima. It is not unique. Of many buffers,
+two are often equal, so that one buffer less would do.
 """
 
 import dataclasses
@@ -74,7 +74,7 @@ class Blt(toeplitz.ToeplitzMechanism):
   """Public description of BLT noise.
 
   Only the stable domain w_i >= 0, 0 <= th_i <= 1, sum_i w_i <= 1 is accepted.
-  In it the coefficients of C are non-negative and never increase, so the
+  There the coefficients of C are non-negative and never increase, so the
   sensitivity is exact. The eigenvalues of the recursion lie in [-1, 1], so
   noise cannot grow exponentially.
 
@@ -201,6 +201,8 @@ def optimize(
 ) -> Parameters:
   """Returns (weights, decays) with small sqrt(S2 V), from a table or `search`.
 
+  S2 and V are defined in `toeplitz_algebra`.
+
   Args:
     pattern: Rounds in which one client may take part.
     num_buffers: Number of buffers, 1 to 8 (model copies that are kept).
@@ -252,10 +254,11 @@ def search(
 ) -> Parameters:
   """Returns (weights, decays) with small sqrt(S2 V), see the module docstring.
 
-  *Heuristic*, but reproducible and inside the domain. Never worse than with
-  fewer buffers, because those parameters are among the candidates. Candidates
-  are compared after rounding to float32, as they will be used. Values are
-  float32 numbers of shape [num_buffers], the slowest buffer first.
+  S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible and
+  inside the domain. Never worse than with fewer buffers, because the C of that
+  result is among the candidates. Candidates are compared after rounding to
+  float32, as they will be used. Weights and decays are float32 numbers, shape
+  [num_buffers] each, the buffer of the largest decay first.
 
   Args:
     pattern: Rounds in which one client may take part.
@@ -285,7 +288,7 @@ class _Level(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _level(pattern, num_buffers, error, workload, restart_every) -> _Level:
-  """Returns the best parameters, building on the ones with fewer buffers."""
+  """Returns the best parameters, building on the result for a buffer less."""
   candidates: list[Parameters] = []
   below = None
   if num_buffers > 1:
@@ -444,7 +447,10 @@ def _rounded(parameters: tuple[np.ndarray, np.ndarray]) -> Parameters:
 
 
 def _with_split_buffer(parameters: Parameters) -> Parameters:
-  """Returns the same C with one more buffer: the first one, in two halves."""
+  """Returns parameters of the same C with one more buffer.
+
+  Two buffers of half the weight take the place of the first one.
+  """
   weights, decays = parameters
   half = weights[0] / 2
   return (half, half, *weights[1:]), (decays[0], *decays)

@@ -3,7 +3,7 @@
 """The base of Toeplitz mechanisms, and those that compute noise from C.
 
 `Toeplitz` has one coefficient of C per round of a tree. It has the least error
-and needs the most memory. From C x = z, with draws z and noise x, follows the
+and needs the most memory. Its noise x solves C x = z for the draws z, by the
 recursion
 
     x_t = z_t - c_1 x_{t-1} - c_2 x_{t-2} - ...,
@@ -11,12 +11,13 @@ recursion
 which needs the noise of all earlier rounds of the tree. Use it for short runs,
 and as the reference for banded and BLT noise.
 
-`Banded` has p coefficients followed by zeros, so the recursion needs the last p
-- 1 rounds (arXiv:2306.08153). If two participations of a client are at least p
-rounds apart, the columns of C that they touch have no row in common. Then for
-any signs of the coefficients, the squared sensitivity is exactly the sum of the
-squared column norms. In this case, the square root of the prefix sum, cut off
-at p bands, is close to optimal (arXiv:2405.13763).
+`Banded` has p coefficients followed by zeros, so the recursion needs the noise
+of the last p - 1 rounds (arXiv:2306.08153). If two participations of a client
+are at least p rounds apart, the columns of C for these rounds have no nonzero
+row in common. Then for any signs of the coefficients, the squared sensitivity
+is exactly the largest sum of squared column norms that a client can attain. In
+this case, the square root of the prefix sum, cut off at p bands, is close to
+optimal (arXiv:2405.13763).
 """
 
 import abc
@@ -166,7 +167,10 @@ class Toeplitz(ToeplitzMechanism):
   def square_root(
       cls, num_rounds: int, *, restart_every: Optional[int] = None
   ) -> 'Toeplitz':
-    """Returns the C that is the root of the prefix sum (arXiv:2202.11205)."""
+    """Returns the mechanism whose C is the square root of the prefix sum.
+
+    The prefix sum is the lower-triangular matrix of ones (arXiv:2202.11205).
+    """
     _checks.integer_at_least(1, num_rounds=num_rounds)
     _checks.optional_integer_at_least(1, restart_every=restart_every)
     n = min(restart_every or num_rounds, num_rounds)
@@ -254,7 +258,7 @@ class Banded(ToeplitzMechanism):
       *,
       restart_every: Optional[int] = None,
   ) -> 'Banded':
-    """Returns the first bands of the square root of the prefix sum."""
+    """Returns the mechanism of the first bands of `Toeplitz.square_root`."""
     _checks.integer_at_least(1, num_bands=num_bands)
     coefficients = toeplitz_algebra.square_root_coefficients(num_bands)
     return cls(
@@ -278,8 +282,8 @@ class Banded(ToeplitzMechanism):
 
     Args:
       participation: A schedule or a participation pattern.
-      num_bands: Number of bands, at most the index gap, unless a client is in a
-        tree only once.
+      num_bands: Number of bands, at most the `min_index_gap` of the
+        participation, unless a client is in a tree only once.
       error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
         the mean ('mean') variance over the rounds.
       workload: Map from the noised sums of the rounds to the model, see

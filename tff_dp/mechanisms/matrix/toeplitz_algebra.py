@@ -69,8 +69,8 @@ def square_root_coefficients(n: int) -> np.ndarray:
   """Returns the coefficients of 1 / sqrt(1 - x): the root of the prefix sum.
 
   c_0 = 1 and c_j = c_{j-1} (2j - 1) / (2j), positive and decreasing. The
-  workload of prefix sums is 1 / (1 - x), and the C of these coefficients is its
-  root (arXiv:2202.11205).
+  workload of prefix sums is the series 1 / (1 - x), and the C of these
+  coefficients is the square root of this workload (arXiv:2202.11205).
   """
   j = np.arange(1, n)
   return np.concatenate((np.ones(1), np.cumprod((2 * j - 1) / (2 * j))))[:n]
@@ -100,7 +100,9 @@ def inverse(coefficients: Sequence[float] | np.ndarray, n: int) -> np.ndarray:
 def blt_coefficients(
     weights: Sequence[float], decays: Sequence[float], n: int
 ) -> np.ndarray:
-  """Returns c_0 = 1, c_j = sum_i w_i th_i^(j-1) (arXiv:2404.16706).
+  """Returns the first n coefficients of a BLT's C (arXiv:2404.16706).
+
+  They are c_0 = 1 and c_j = sum_i w_i th_i^(j-1).
 
   Args:
     weights: Output weights w_i, shape [num_buffers].
@@ -117,10 +119,11 @@ def blt_inverse_coefficients(
 ) -> np.ndarray:
   """Returns the first n coefficients of 1 / c(x), with c of a BLT.
 
-  The recursion of the buffers (x = z - w'B, B <- diag(th) B + x) gives d_j =
-  -w' (diag(th) - 1 w')^(j-1) 1. Scaling the buffers by sqrt(w_i) makes the
-  matrix symmetric, so with eigenpairs (l_m, v_m) of diag(th) - r r' for r =
-  sqrt(w),
+  With weights w, decays th, draw z, noise x and buffers B, a round computes x =
+  z - w'B and then B <- diag(th) B + x. This gives d_j = -w' (diag(th) - 1
+  w')^(j-1) 1, where 1 is the vector of ones. Scaling the buffers by sqrt(w_i)
+  makes the matrix symmetric, so with eigenpairs (l_m, v_m) of diag(th) - r r'
+  for r = sqrt(w),
 
       d_0 = 1,   d_j = -sum_m (v_m . r)^2 l_m^(j-1).
 
@@ -247,9 +250,13 @@ class Objective:
   def through_inverse(
       self, inverse: np.ndarray, by_inverse: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient by a series c, from the gradient by 1 / c.
+    """Returns the gradient with respect to c, from the one by the series 1 / c.
 
     The series 1 / c changes by -1 / c^2 times the change of c.
+
+    Args:
+      inverse: First n coefficients of 1 / c.
+      by_inverse: Gradient with respect to `inverse`.
     """
     return -self.adjoint_product(self.product(inverse, inverse), by_inverse)
 
@@ -312,8 +319,8 @@ class Objective:
     """Returns V and its gradient if A is not a Toeplitz matrix.
 
     Row t of A C^-1 is the correlation of f_1..f_t with the coefficients of M
-    C^-1. The gradient of its squared norm is the same correlation with the row
-    itself.
+    C^-1 (f and M: see `workloads`). The gradient of the row's squared norm by
+    these coefficients is twice the correlation of f_1..f_t with the row.
     """
     steps = self.product(self._steps, inverse)
     rows = self._correlations(fft.rfft(steps, self._size))
@@ -332,7 +339,13 @@ class Objective:
     return value, self.adjoint_product(self._steps, by_steps)
 
   def _correlations(self, spectrum: np.ndarray) -> np.ndarray:
-    """Returns sum_i f_{j+i} v_i for each sampled round and j = 0..n-1."""
+    """Returns sum_i f_{j+i} v_i for each sampled round and j = 0..n-1.
+
+    f are the learning rate factors, 0 after the sampled round.
+
+    Args:
+      spectrum: Fourier transform of v, or one for each sampled round.
+    """
     full = fft.irfft(self._schedules * np.conj(spectrum), self._size, axis=1)
     return full[:, : self.setting.num_rounds]
 
@@ -347,8 +360,8 @@ def accounted_error(
 ) -> float:
   """Returns sqrt(S2 V) with S2 of the run, as the accountant computes it.
 
-  Candidates are compared by this error. An optimiser may have left the set for
-  which its own S2 is right, and the user then pays for an upper bound.
+  Candidates are compared by this error. An optimiser may have left the set in
+  which the S2 of `Objective` is right. The accountant then uses an upper bound.
 
   Args:
     objective: Objective that computes V of one tree.
@@ -377,7 +390,11 @@ def _sampled_rounds(num_rounds: int) -> np.ndarray:
 
 
 def _interpolation_shares(rounds: np.ndarray) -> np.ndarray:
-  """Returns the weight of each round in the mean of the interpolation."""
+  """Returns one weight for each of some rounds.
+
+  The weighted sum of values in these rounds is the mean, over all rounds, of
+  the linear interpolation of the values.
+  """
   everywhere = np.arange(1, rounds[-1] + 1)
   hats = np.eye(len(rounds))
   return np.array(
@@ -399,7 +416,8 @@ def local_minimum(
 
   Args:
     function: Function of the free numbers and `args` that returns a value and
-      its gradient. The value here is a logarithm, so of moderate size.
+      its gradient. The value is expected to be of moderate size, such as a
+      logarithm.
     start: Starting point, shape [n].
     args: Further arguments of `function`.
     bounds: Smallest and largest value of each number, `None` for no bounds.

@@ -10,11 +10,11 @@ free parameters:
 * Toeplitz: all of c, if non-negative coefficients suffice for an exact S2 (one
   participation, fixed order). Otherwise the decrements of c, which are
   positive, so that c stays non-negative and non-increasing.
-* banded inverse: e = cumsum(d), where d are the p coefficients of C^-1. If log
-  e is convex and e does not grow, then only the first coefficient of 1 / e is
-  positive (Kaluza, 1928), and the same holds for d. So c = 1 / d is
-  non-negative. Also c - shift(c) = 1 / e, so c does not increase. The second
-  differences of log e are free. Afterwards d itself is free.
+* banded inverse: first the second differences of log e, where e = cumsum(d) and
+  d are the p coefficients of C^-1, then d itself. If log e is convex and e does
+  not grow, then only the first coefficient of the series 1 / e is positive
+  (Kaluza, 1928), and only the first one of d. So c = 1 / d is non-negative.
+  Also c - shift(c) = 1 / e, so c does not increase.
 
 Every result is the best of a few candidates, including the square root, by the
 error that the accountant computes after rounding to float32. *Heuristic*: the
@@ -53,13 +53,13 @@ def optimize_banded(
   """Returns coefficients c_0 = 1, .., c_{p-1} of a banded C with small error.
 
   *Heuristic*, never worse than the square root cut off at p bands. The result
-  has one float32 number per band, at most one per round of a tree.
+  has min(p, rounds per tree) numbers, rounded to float32.
 
   Args:
     pattern: Rounds in which one client may take part.
-    num_bands: Number of bands p, at most the index gap if a client takes part
-      several times.
-    error: 'max' or 'mean'.
+    num_bands: Number of bands p. It is at most the `min_index_gap` if a client
+      may be in a tree several times.
+    error: Error to minimise: 'max' or 'mean', see `toeplitz_algebra`.
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
@@ -96,7 +96,7 @@ def optimize_toeplitz(
 
   Args:
     pattern: Rounds in which one client may take part.
-    error: 'max' or 'mean'.
+    error: Error to minimise: 'max' or 'mean', see `toeplitz_algebra`.
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
@@ -126,13 +126,13 @@ def optimize_banded_inverse(
   """Returns coefficients d_0 = 1, .., d_{p-1} of a C^-1 with small error.
 
   *Heuristic*, never worse than the inverse square root cut off at p
-  coefficients. The result has one float32 number per band, at most one per
-  round of a tree.
+  coefficients. The result has min(p, rounds per tree) numbers, rounded to
+  float32.
 
   Args:
     pattern: Rounds in which one client may take part.
     num_bands: Number of bands p: how many draws a round combines.
-    error: 'max' or 'mean'.
+    error: Error to minimise: 'max' or 'mean', see `toeplitz_algebra`.
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
@@ -197,9 +197,10 @@ class _Search:
     return found / found[0]
 
   def log_convex_from_root(self, num_bands: int) -> np.ndarray:
-    """Returns a local minimum over d whose cumulative sum is log-convex.
+    """Returns a local minimum over d whose cumulative sum e is log-convex.
 
-    log(e_{j-1} / e_j) = s_j + s_{j+1} + .. + s_{p-1} with s > 0.
+    The free parameters are s_1, .., s_{p-1} > 0, with log(e_{j-1} / e_j) = s_j
+    + s_{j+1} + .. + s_{p-1}. The search starts at the inverse square root.
     """
     j = np.arange(1, num_bands)
     scales = _decrements(np.log(2 * j / (2 * j - 1)))
