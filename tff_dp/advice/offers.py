@@ -232,7 +232,7 @@ class Advice:
 
 
 class DoesNotFitError(Exception):
-  """A system does not fit. The message is the end of a sentence."""
+  """A system does not fit. The message is a sentence without its subject."""
 
 
 def offer(setting: Setting, error: float, **fields) -> Offer:
@@ -267,7 +267,7 @@ def rate(setting: Setting, slots: float) -> float:
 
   Args:
     setting: Known facts, among them the mean number of reports in a round.
-    slots: Number of rounds for each report of a client that takes part.
+    slots: Number of rounds in which a client that takes part reports once.
   """
   share = slots * setting.reports_per_round / setting.population
   return min(1.0, shortened(share))

@@ -131,7 +131,7 @@ class BudgetLedger:
       The round and the epsilon spent if the run stops there, as plain types.
 
     Raises:
-      PrivacyRefusedError: If the round breaks the budget or the order.
+      PrivacyRefusedError: If the round breaks plan, budget or order.
     """
     self.check(round_index)
     if round_index not in (self.rounds_recorded, self.rounds_recorded + 1):

@@ -83,7 +83,10 @@ class AdaptiveClipping:
 def noise_multiplier_by_domain(
     noise_multiplier: float, clipping: Optional[AdaptiveClipping]
 ) -> dict[str, float]:
-  """Returns the noise multiplier of every stream, by the domain of its key.
+  """Returns a dict of the noise multipliers of all streams.
+
+  The names are the domains of the streams' keys: 'value' for updates, and
+  'quantile' for bits if the clip norm adapts.
 
   Args:
     noise_multiplier: Noise multiplier of all streams together.

@@ -48,8 +48,8 @@ class Row:
     rmse: Error sqrt(S2 mean_t Var(b_t)).
     max_error: Error sqrt(S2 max_t Var(b_t)).
     squared_sensitivity: Squared sensitivity S2.
-    sensitivity_is_exact: Whether some client attains S2. If not, it is an upper
-      bound.
+    sensitivity_is_exact: Whether it is known that some client attains S2. If
+      not, S2 is an upper bound.
     state_copies: Number of vectors of the model's size in the state.
     draws_per_round: Average number of normal vectors that a round draws.
     reason: Reason in words why the mechanism was not chosen. '' for the chosen

@@ -49,7 +49,8 @@ class LocalRandomizer(abc.ABC):
   """The contract of a local randomizer.
 
   Attributes:
-    local_epsilon: Epsilon0 of one report at delta0, infinite if there is none.
+    local_epsilon: Epsilon0 of one report at delta0. Infinite if no finite one
+      holds there.
     local_delta: Delta0 of one report.
   """
 
@@ -125,7 +126,7 @@ class Gaussian(LocalRandomizer):
     return run_events.GaussianLocalDpEvent(self.noise_multiplier)
 
   def variance(self, num_params: int) -> float:
-    """Returns d tau^2. Exact for any input."""
+    """Returns d tau^2, where tau is `stddev`. Exact for any input."""
     _checks.integer_at_least(1, num_params=num_params)
     return num_params * self.stddev**2
 
@@ -179,13 +180,14 @@ class Sphere(LocalRandomizer):
     return _change_threshold(self.local_epsilon, num_others=1)
 
   def scale(self, num_params: int) -> float:
-    """Returns B, for which E[B s v] = x. Exact up to float rounding.
+    """Returns B, for which E[B s v] = x: the estimate of x has no bias.
 
         B = C (e^eps + 1)/(e^eps - 1) sqrt(pi) Gamma((d + 1)/2) / Gamma(d/2)
 
-    B grows like sqrt(d pi / 2), and is C (e^eps + 1)/(e^eps - 1) for d = 1. The
-    literature has a form that lacks a factor d and is wrong. The form with
-    sqrt(pi)/2 d Gamma((d - 1)/2 + 1)/Gamma(d/2 + 1) equals this one.
+    Here s is the sign in the report and v its direction. Exact up to float
+    rounding. B grows like sqrt(d pi / 2), and is C (e^eps + 1)/(e^eps - 1) for
+    d = 1. The literature has a form that lacks a factor d and is wrong. The
+    form with sqrt(pi)/2 d Gamma((d - 1)/2 + 1)/Gamma(d/2 + 1) equals this one.
 
     Args:
       num_params: Number of coordinates d.
@@ -207,7 +209,10 @@ class Sphere(LocalRandomizer):
     )
 
   def variance(self, num_params: int) -> float:
-    """Returns B^2. Upper bound: the exact value is `B^2 - |x|^2`."""
+    """Returns B^2, where B is `scale`.
+
+    Upper bound: the exact value for input x is `B^2 - |x|^2`.
+    """
     return self.scale(num_params) ** 2
 
   def wire_bytes(self, num_params: int) -> int:
@@ -244,7 +249,7 @@ class Laplace(LocalRandomizer):
     return run_events.LaplaceLocalDpEvent(self.local_epsilon)
 
   def variance(self, num_params: int) -> float:
-    """Returns 2 d b^2. Exact for any input."""
+    """Returns 2 d b^2, where b is `scale`. Exact for any input."""
     _checks.integer_at_least(1, num_params=num_params)
     return 2.0 * num_params * self.scale**2
 
@@ -432,8 +437,9 @@ def _check_epsilon(local_epsilon: float) -> None:
 def _change_threshold(local_epsilon: float, *, num_others: int) -> int:
   """Returns the least f with (1 - f/N) / (f/N * u) <= exp(local_epsilon).
 
-  N is `_VALUES`. u is the least probability of one of the other categories given
-  a change: floor(N / num_others) / N for an N-valued integer modulo num_others.
+  Given a change, each other category has a probability of at least u. For an
+  integer that is uniform over N = `_VALUES` values and taken modulo
+  `num_others`, u = floor(N / num_others) / N.
   """
   least_share = _VALUES // num_others
   with decimal.localcontext() as context:

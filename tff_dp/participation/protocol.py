@@ -55,7 +55,7 @@ class Protocol(abc.ABC):
       protocols whose realised rate is public. Otherwise `None`.
     expected_loss: Share of lost reports that the protocol expects.
     credited_loss: Share of lost reports that the guarantee counts on.
-    trust: Sentence that says who is trusted with which data.
+    trust: Phrase that names who is trusted, and with which data.
     adversary: Phrase that lists everything the adversary sees.
   """
 

@@ -128,9 +128,7 @@ class Sampler(abc.ABC):
 
   @abc.abstractmethod
   def _everybody(self, pass_index: int, step: int) -> Cohort:
-    """Returns the cohort of all clients that drew the step and whose report
-    arrives.
-    """
+    """Returns the cohort of all clients that drew the step and arrive."""
 
   @abc.abstractmethod
   def _one_winner(self, pass_index: int, step: int) -> Cohort:

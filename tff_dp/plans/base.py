@@ -38,8 +38,8 @@ class Plan(abc.ABC):
 
   Attributes:
     kind: Name of the plan's system, as in files and on the command line.
-    unit: The unit that every epsilon protects: 'client', 'example' of one holder,
-      or 'record' of one of few parties.
+    unit: The unit that every epsilon protects: 'client', 'example' (all are
+      with one holder), or 'record' (each is with one of a few parties).
     num_rounds: The horizon T.
     neighboring_relation: The relation of every epsilon. Some methods accept
       another one.
@@ -292,11 +292,10 @@ class Plan(abc.ABC):
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
       population: Optional[int] = None,
   ) -> dict[str, Any]:
-    """Returns more facts than the headline, as JSON types.
+    """Returns facts beside the headline, as JSON types.
 
-    Which facts they are depends on the kind of plan.
-
-    `tff-dp account` prints them below the headline.
+    Which facts they are depends on the kind of plan. `tff-dp account` prints
+    them below the headline.
 
     Args:
       delta: Target delta, in (0, 1).

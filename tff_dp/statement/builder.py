@@ -156,7 +156,8 @@ def build(
       replace or extend the values that all plans have.
 
   Raises:
-    PrivacyRefusedError: If a point is missing or empty.
+    PrivacyRefusedError: If the statement would have missing, empty or unknown
+      values.
   """
   headline = plan.headline(
       delta=about.delta,

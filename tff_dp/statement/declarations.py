@@ -15,17 +15,19 @@ _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 class Declarations:
   """Facts that the person who runs the training declares.
 
-  All but the population are sentences, or 'none'. The defaults claim nothing:
-  what nobody declares is 'not declared'.
+  All but the population are sentences, or 'none'. By default, most say that
+  nothing is declared or accounted for. Only the default of `early_stopping` is
+  a claim.
 
   Attributes:
     population: Number of clients, `None` if unknown.
-    population_origin: Whether that number is public or an estimate.
+    population_origin: Whether the number of clients is public or an estimate.
     delta_reason: Why this delta was chosen.
     hyperparameters: How the hyperparameters were chosen, and whether that is
       accounted for.
     architecture: How the model was chosen.
-    early_stopping: Whether results decided when to stop.
+    early_stopping: Whether results decided when to stop. The default says that
+      they did not.
     pretraining: Where the initial weights come from, above all frozen ones.
     public_data: Data outside the protected population that was used.
     preprocessing: Whether vocabularies or normalisers saw private data.

@@ -44,7 +44,7 @@ class Course:
   """The course of a run, as far as it is released.
 
   Attributes:
-    metrics: Column of `metrics.csv` -> its values, for the metrics of the model.
+    metrics: Column of `metrics.csv` -> values, for metrics of the model.
     epsilons: Epsilon spent so far by round, without infinite ones.
     signal_to_noise: Length of the released sum over the length of its noise, by
       round. `None` where it is not released.

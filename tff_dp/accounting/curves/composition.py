@@ -311,9 +311,8 @@ def self_composed(single, count: int):
 def one_gaussian(sigma: float, count: int) -> Part:
   """Returns the part of `count` Gaussian mechanisms, merged into one.
 
-  The mechanisms may be chosen adaptively.
-
-  Exact: arXiv:1905.02383, corollary 3.3.
+  The mechanisms may be chosen adaptively. Exact: arXiv:1905.02383, corollary
+  3.3.
 
   Args:
     sigma: Noise std of one mechanism, divided by the distance of neighbours.
@@ -344,10 +343,8 @@ def epsilon(parts: Sequence[Part], delta: float) -> float:
 def _basic_epsilon(parts: Sequence[Part], delta: float) -> float:
   """Returns the sum of the events' epsilons at equal shares of delta.
 
-  Upper bound.
-
-  This is basic composition: epsilons and deltas of adaptively chosen releases
-  add up.
+  Upper bound by basic composition: epsilons and deltas of adaptively chosen
+  releases add up.
   """
   share = delta * (1 - 1e-15) / max(1, sum(part.count for part in parts))
   total = sum(part.count * _single_epsilon(part, share) for part in parts)

@@ -324,7 +324,7 @@ class _Tilted:
     return search.nearest(is_private, 0.0, high, tolerance=_RELATIVE_ERROR)
 
   def deltas(self, epsilons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (upper bounds on delta, the part of each that is for errors).
+    """Returns (upper bounds on delta, the slack in each for transform errors).
 
     Infinite losses are not counted.
     """

@@ -95,7 +95,7 @@ def everything(epsilons: np.ndarray) -> np.ndarray:
 
 
 def minimum(*profiles: Profile) -> Profile:
-  """Returns the pointwise minimum. Upper bound if all profiles are."""
+  """Returns the pointwise minimum of profiles of the same releases."""
   if not profiles:
     raise ValueError('profiles is empty: expected at least one profile.')
 

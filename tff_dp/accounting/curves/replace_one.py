@@ -126,8 +126,8 @@ def epsilon_of(
   back((delta - d1) exp(-e1)).
 
   Args:
-    away: Function from delta to epsilon, for the step from a client to zeros.
-    back: Function from delta to epsilon, for the step from zeros to a client.
+    away: Function from delta to epsilon, for the hop from a client to zeros.
+    back: Function from delta to epsilon, for the hop from zeros to a client.
     delta: Target delta, in (0, 1).
   """
   best = math.inf

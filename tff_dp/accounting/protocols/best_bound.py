@@ -270,7 +270,15 @@ class _Search:
     self._made: dict[tuple[int, str], parts_lib.Part] = {}
 
   def candidate(self, name: str, *, even_slow: bool = True) -> Candidate:
-    """Returns the candidate of one bound, with 'none' for leaves without it."""
+    """Returns the candidate of one bound.
+
+    Leaves that do not have the bound are accounted for by 'none'.
+
+    Args:
+      name: Name of the bound.
+      even_slow: Whether to compute a slow bound. If not, the candidate of a
+        slow bound says that it was skipped.
+    """
     named = [found.get(name) for found in self._table]
     source = next((found.source for found in named if found), '')
     if not any(named) and self._table:
@@ -370,7 +378,12 @@ class _Search:
 
 
 def _certified(**argument) -> float:
-  """Returns an epsilon that may be claimed, or raises."""
+  """Returns an epsilon as a float. Raises unless it is a number, at least 0.
+
+  Args:
+    **argument: One keyword argument: the epsilon, under the name that an error
+      message gives it.
+  """
   ((name, value),) = argument.items()
   if not isinstance(value, numbers.Real) or isinstance(value, bool):
     raise TypeError(

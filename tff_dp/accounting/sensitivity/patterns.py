@@ -250,7 +250,9 @@ class OncePerTreePattern(ParticipationPattern):
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
 
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
-    """Returns one participation per tree, with gap 1 if there are more trees.
+    """Returns one participation per tree.
+
+    The gap is 1 if there is more than one tree.
     """
     num_trees = len(tree_lengths(self.num_rounds, restart_every=restart_every))
     gap = self.num_rounds if num_trees == 1 else 1

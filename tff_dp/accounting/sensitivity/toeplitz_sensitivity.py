@@ -10,17 +10,18 @@ is the stream. A client that takes part in a set S of rounds with vectors u_i,
   sum over i, j in S of G_ij <u_i, u_j>,   G = C' C,
 
 and S2 is the largest such value over allowed sets and vectors. After a restart
-a new copy of C begins. The C of the run is then block diagonal, columns of
-different trees are orthogonal, and S2 is the sum of the values of S in each
-tree.
+a new copy of C begins. The C of the run is then block diagonal, and columns of
+different trees are orthogonal. So the value of S is the sum of the values of
+its parts in the trees.
 
-Four facts make the maximum cheap. Rounds are 0-based and inside one tree of n.
+Four facts make the maximum cheap. They are about one tree of n rounds, and
+rounds are 0-based.
 
 1. One participation in a tree: |C e_i|^2 = sum_{l < n-i} c_l^2 is largest for i
    = 0, for any signs of c.
-2. Disjoint columns: if c has at most as many bands as the index gap, then G_ij
-   = 0 for i != j in S. Signs and directions then do not matter, and c may be
-   replaced by |c|. By fact 1 earlier is worse.
+2. Disjoint columns: if c has at most as many bands as the index gap b, then
+   G_ij = 0 for i != j in S. Signs and directions then do not matter, and c may
+   be replaced by |c|. By fact 1, an earlier participation is worse.
 3. c non-negative and non-increasing: all G_ij >= 0, so the worst u_i are equal.
    With d = j - i >= 0, G_ij = sum_{l < n-j} c_{l+d} c_l grows when j or d
    becomes smaller. The set s, s + b, s + 2b, ... has the smallest possible j

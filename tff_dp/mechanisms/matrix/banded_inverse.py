@@ -36,7 +36,8 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
     inverse_coefficients: Coefficients d_0 = 1, ..., d_{p-1}, rounded to
       float32.
     stores_draws: Whether the last p - 1 draws are kept. A round then draws
-      once. Otherwise it draws p times and keeps nothing. The noise is the same.
+      once. Otherwise a round draws up to p times and keeps nothing. The noise
+      is the same.
     restart_every: Number of rounds per tree, or `None` for one tree over all
       rounds.
   """

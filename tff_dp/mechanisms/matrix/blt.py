@@ -55,8 +55,8 @@ class Key(NamedTuple):
 
   Attributes:
     num_rounds: Rounds n of the tree.
-    min_index_gap: Least difference of two rounds of one client. It is n if
-      `max_participations` is 1.
+    min_index_gap: Least difference of the indices of two rounds of one client.
+      It is n if `max_participations` is 1.
     max_participations: Most rounds of one client.
     num_buffers: Buffers of the mechanism.
     error: 'max' or 'mean'.

@@ -17,9 +17,11 @@ rounds:
     V(d)  = max_t or mean_t of Var([A C^-1 z]_t)
     error = sqrt(S2 V)
 
-S2 is the squared sensitivity for at most k participations, b rounds apart, if c
-is non-negative and non-increasing, or has at most b coefficients, or k = 1. An
-optimiser stays inside one of these sets. The accountant checks again.
+Here shift(c, j b) is c moved down by j b places, and z are the draws. S2 is the
+squared sensitivity for at most k participations, b rounds apart, if c is
+non-negative and non-increasing, or has at most b coefficients, or k = 1. Most
+searches stay inside one of these sets. One for a banded inverse may leave them,
+so the results of searches are compared by the accountant's S2.
 
 The error does not change if c is multiplied by a constant. All products of
 series use the fast Fourier transform, so one value with its gradient costs O(n
@@ -285,7 +287,12 @@ class Objective:
   def adjoint_product(
       self, factor: np.ndarray, gradient: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient by x, from the one by `product(factor, x)`."""
+    """Returns the gradient with respect to x, from that of a product with x.
+
+    Args:
+      factor: Other factor of the product.
+      gradient: Gradient with respect to `product(factor, x)`.
+    """
     return self.product(factor, gradient[::-1])[::-1]
 
   def series_inverse(self, coefficients: np.ndarray) -> np.ndarray:
@@ -360,8 +367,9 @@ def accounted_error(
 ) -> float:
   """Returns sqrt(S2 V) with S2 of the run, as the accountant computes it.
 
-  Candidates are compared by this error. An optimiser may have left the set in
-  which the S2 of `Objective` is right. The accountant then uses an upper bound.
+  Candidates are compared by this error. A search may have left the sets for
+  which the S2 of `Objective` is right. The accountant's S2 may then be an upper
+  bound.
 
   Args:
     objective: Objective that computes V of one tree.
