@@ -38,7 +38,8 @@ class Setting:
     parameters: Number of weights of the model.
     epsilon: Epsilon of the whole run, above 0.
     delta: Target delta, in (0, 1). Default: population^-1.1, or records^-2 if
-      the unit is a record.
+      the unit is a record. Fewer than 100 clients, or a single record, have no
+      default.
     trust: Level of trust, one of `TRUST`.
     neighboring_relation: Relation under which clients' epsilons must hold.
       Default: zero-out. Local reports are always accounted under replace-one,

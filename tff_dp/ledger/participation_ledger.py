@@ -152,7 +152,8 @@ class ParticipationLedger:
 
   @property
   def num_rounds(self) -> int:
-    """Number of committed rounds. The next round has this index plus 1."""
+    """Number of committed rounds. This plus 1 is the index of the next round.
+    """
     return self._num_rounds
 
   def eligible(self, client_ids: Iterable[str], round_index: int) -> list:

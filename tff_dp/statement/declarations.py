@@ -16,8 +16,8 @@ class Declarations:
   """Facts that the person who runs the training declares.
 
   All but the population are sentences, or 'none'. By default, most say that
-  nothing is declared or accounted for. Only the default of `early_stopping` is
-  a claim.
+  nothing is declared or accounted for. The default of `early_stopping` is a
+  claim.
 
   Attributes:
     population: Number of clients, `None` if unknown.

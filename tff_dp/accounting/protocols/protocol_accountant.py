@@ -179,7 +179,12 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     self._terms: dict[Any, int] | None = {}
 
   def compose(self, event: dp_accounting.DpEvent, count: int = 1):
-    """Composes `count` events, or raises and changes nothing."""
+    """Composes `count` events, or raises and changes nothing.
+
+    Raises:
+      UnsupportedEventError: If an event is not known, or does not hold under
+        the relation or together with the events so far.
+    """
     if not isinstance(event, dp_accounting.DpEvent):
       raise TypeError(
           f'event={event!r} is not allowed: expected a dp_accounting.DpEvent.'
@@ -297,7 +302,13 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     return None
 
   def _add(self, pld, error: float, term) -> None:
-    """Composes a distribution, or notes that nothing is hidden any more."""
+    """Composes a distribution, or notes that almost nothing is hidden now.
+
+    Args:
+      pld: Privacy-loss distribution, `None` if it hides almost nothing.
+      error: Bound on its error in delta.
+      term: The part that it belongs to.
+    """
     composed = parts_lib.compose(self._pld, pld)
     if composed is None:
       self._contains_non_dp_event = True

@@ -70,9 +70,9 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
       stores_draws: bool = False,
       restart_every: Optional[int] = None,
   ) -> 'BandedInverse':
-    """Returns BISR: C^-1 has the first bands of the inverse square root.
+    """Returns BISR, the banded inverse square root.
 
-    This is the inverse of the square root of the prefix sum.
+    C^-1 has the first bands of the inverse of the prefix sum's square root.
     """
     _checks.integer_at_least(1, num_bands=num_bands)
     coefficients = toeplitz_algebra.inverse_square_root_coefficients(num_bands)

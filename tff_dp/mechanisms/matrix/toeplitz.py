@@ -225,8 +225,9 @@ class Toeplitz(ToeplitzMechanism):
 class Banded(ToeplitzMechanism):
   """Public description of banded Toeplitz noise.
 
-  Keeps the noise of the last p - 1 rounds. Refuses a participation pattern in
-  which a client may return within a tree after fewer than p rounds.
+  With p bands it keeps the noise of the last p - 1 rounds. It refuses a
+  participation pattern in which the rounds of a client within a tree may differ
+  by less than p.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
