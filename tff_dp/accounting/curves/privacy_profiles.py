@@ -518,9 +518,10 @@ def _lower_hull(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns (grid points, masses) of the lower convex hull of a curve.
 
-  The curve is f(E) = H_E, for E on both sides of 1. Left of 1, f is close to
-  1 - E, and the difference g = f - (1 - E) is tiny. Slopes there are computed
-  from g, so that the tails lose no digits. The slope of f is that of g minus 1.
+  The curve is f(E) = H_E, for E on both sides of 1. For small E, f is close to
+  1 - E, and the difference g = f - (1 - E) is tiny. So left of E = 1, slopes
+  are computed from g, and the tails lose no digits. The slope of f is that of g
+  minus 1.
 
   Args:
     grid: Grid points from 0 on, shape [n].
