@@ -95,7 +95,7 @@ def all_systems() -> tuple[system_lib.System, ...]:
 
 
 def of(kind: str) -> system_lib.System:
-  """Returns the system whose plans are of a kind.
+  """Returns the system with this kind.
 
   Raises:
     ArgumentError: If there is no such system.

@@ -43,8 +43,8 @@ class Command(NamedTuple):
       `PlanRun` within `--epsilon`, and a dict that says which flag was solved
       for and its value. `FLAGS` maps an argument of the plan to its flag, for
       errors. `write_plot(arguments)` is optional. It draws what a flag `--plot`
-      asks for, in place of epsilon over rounds. Flags compute no number:
-      `cli.results` asks the plan for its headline and details.
+      asks for, in place of epsilon over rounds. The object computes no number:
+      `cli.results` asks the plan for headline and details.
     examples: Reference to a dict of examples for `--help`, by the name of the
       command. The name '' stands for `tff-dp --help`. `None` for no examples.
   """

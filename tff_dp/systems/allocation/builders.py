@@ -104,7 +104,7 @@ def build_allocation_sgd(
 
 
 class _Covered(tff.aggregators.UnweightedAggregationFactory):
-  """Drops the measurements that show how many clients a slot has: a secret."""
+  """Drops the measurements that tell the secret number of clients in a slot."""
 
   def __init__(self, inner: tff.aggregators.UnweightedAggregationFactory):
     self._inner = inner

@@ -89,7 +89,7 @@ def run_of(arguments: argparse.Namespace) -> results.PlanRun:
 def calibrated(
     arguments: argparse.Namespace,
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and the strides that were tried."""
+  """Returns the run within the budget, and a dict with the strides tried."""
   options = dict(
       epsilon=arguments.epsilon,
       delta=arguments.delta,

@@ -1,11 +1,11 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The bounds on the loss of a random allocation (see `bounds`).
+"""The bounds on the loss of a random allocation, as `bounds.Bound` objects.
 
 | bound | source |
 |---|---|
 | none | the noise of the server alone |
-| allocation | arXiv:2502.08202; numerics derived, docs/proofs_check_ins.md |
+| allocation | arXiv:2502.08202, computed as in docs/proofs_check_ins.md |
 """
 
 from collections.abc import Iterator

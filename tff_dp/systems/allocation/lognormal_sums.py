@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The distribution of a sum of t lognormals on a grid, with error bounds.
 
-X = exp(g / sigma - 1/(2 sigma^2)) has mean 1, where g is standard normal. Under
-Q the t terms are independent copies of X. Under P one of the terms is drawn
-with weight X. Each X is replaced by a distribution on the grid {0, h, 2h, ...}:
-mass between two grid points is split between them so that mass and mean stay
-the same. The new distribution is larger in convex order, and so is the sum.
+S = X_1 + ... + X_t. X = exp(g / sigma - 1/(2 sigma^2)) has mean 1, where g is
+standard normal. Under Q the t terms are independent copies of X. Under P one of
+the terms is drawn with weight X. Each X is replaced by a distribution on the
+grid {0, h, 2h, ...}: mass between two grid points is split between these points
+so that mass and mean stay the same. The new distribution is larger in convex
+order, and so is that of the sum.
 
 The distribution of the sum under Q is a power of a Fourier transform, and under
 P a product of two transforms. The distribution under P could also be computed
@@ -68,12 +69,16 @@ _LEAST_WEIGHT = 1e-40
 class LognormalSum:
   """The distributions of the sum S on a grid, under Q and P, with error bounds.
 
+  The module's docstring defines X, S, Q and P.
+
   Attributes:
-    q_above, p_above: Q(X > top) and P(X > top) of the terms that have these
-      laws. Such X are not on the grid.
-    q_wrapped, p_wrapped: Bounds on the mass of S outside the grid.
+    q_above: Bound on the probability of X > top, for a term with the
+      distribution of X. Such X are not on the grid.
+    p_above: The same for the one term that P draws with weight X.
+    q_wrapped, p_wrapped: Bounds on the mass of S outside the grid, under Q and
+      under P.
     q_rounding, p_rounding: Bounds on the L1 error that the transforms leave in
-      the distributions.
+      the distributions of S under Q and under P.
     input_rounding: Bound on the change of Ex_Q[f(S)] that comes from rounding
       in the distribution of X, for every f that changes by at most 1 / t per
       unit of S.
@@ -103,8 +108,8 @@ class LognormalSum:
       sigma: Noise std.
       t: Number of steps.
       top: Largest X on the grid.
-      least_threshold: Smallest threshold for which tails above it will be
-        needed. 0 if lower tails will be needed.
+      least_threshold: Smallest threshold whose upper tail will be needed. 0 if
+        lower tails will be needed.
     """
     width, wrapped = 0.0, (1.0, 1.0)
     while max(wrapped) > MOST_WRAPPED:
@@ -141,9 +146,13 @@ class LognormalSum:
     return law
 
   def tails(self, thresholds, *, above: bool):
-    """Returns (Q mass, P mass) of sums above the thresholds, or of sums below.
+    """Returns (mass under Q, mass under P) of S beyond each threshold.
 
     The error bounds are not included.
+
+    Args:
+      thresholds: Array of thresholds c.
+      above: Whether to count S > c. Otherwise S < c is counted.
     """
     index = np.floor(thresholds / self._step)
     if above:
@@ -156,9 +165,9 @@ class LognormalSum:
 
 
 def above(sigma: float, top: float) -> tuple[float, float]:
-  """Returns upper bounds on (Q(X > top), P(X > top)).
+  """Returns upper bounds on (Q(X > top), P(X > top)) of one term X.
 
-  Here P weighs X by its value.
+  Under P the distribution of X is weighted by X.
   """
   # ndtr is accurate to a few units in the last place.
   log_top = sigma * math.log(top)
@@ -245,10 +254,10 @@ def term_law(
   convex order: mass between two points goes to these points, with mass and mean
   kept.
 
-  The rounding bounds, one per point, are in units of mass times distance. If
-  the distribution function is off by e at a grid point x, rounding has moved
-  mass at a total cost of 2 x e. If the first moment up to x is off by e, the
-  cost is 2 e. So the total cost is twice the sum of the bounds.
+  The rounding bounds, one per point, are in units of mass times distance. An
+  error u of the distribution function at a grid point x moves mass at a total
+  cost of 2 u x. An error v of the first moment up to x costs 2 v. The bound at
+  x is u x + v, so the total cost is twice the sum of the bounds.
   """
   num_cells = math.ceil(top / step)
   edges = step * np.arange(num_cells + 1)
@@ -316,7 +325,11 @@ def wrapped_mass(
 
 
 def _chernoff(one, values, t: int, threshold: float, rates) -> np.ndarray:
-  """Returns Chernoff's bounds (Q, P) for the best of some rates."""
+  """Returns Chernoff's bounds on the mass of S beyond a threshold, (Q, P).
+
+  The best rate r is taken. Rates r > 0 bound S >= threshold, rates r < 0 bound
+  S <= threshold.
+  """
   best = np.full(2, math.inf)
   for rate in rates:
     tilted = one * np.exp(rate * values)
@@ -329,9 +342,9 @@ def _chernoff(one, values, t: int, threshold: float, rates) -> np.ndarray:
 
 
 class TiltedSum:
-  """The distribution of S weighted by exp(r S), where every X is in (0, top].
+  """The distribution of the sum S of t lognormals X, weighted by exp(r S).
 
-  Mass with a larger X is left out, here and in Ex below.
+  Only sums whose terms X are all in (0, top] count, here and in Ex below.
 
   With M = Ex[exp(r X)] and L the weighted distribution, of mass 1,
 
@@ -417,7 +430,10 @@ class TiltedSum:
 
 
 class LargeTerm:
-  """The distribution of S with one X in (cut, top] and the rest in (0, top]."""
+  """The distribution of S = X_1 + ... + X_t with a large term X_1.
+
+  X_1 is in (cut, top], and the other X are in (0, top].
+  """
 
   def __init__(
       self, sigma: float, t: int, cut: float, top: float, threshold: float
@@ -470,8 +486,8 @@ class LargeTerm:
   def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (bounds, errors that the bounds include) at thresholds c.
 
-    Upper bounds on Ex[(S - c)_+ 1{X_1 is in (cut, top]}], where the other X are
-    in (0, top].
+    Upper bounds on Ex[(S - c)_+], counted only where X_1 is in (cut, top] and
+    the other X are in (0, top].
     """
     steps = thresholds / self._step
     size = len(self._sums[0])
@@ -489,7 +505,7 @@ class LargeTerm:
 
 
 def best_rate(sigma: float, t: int, top: float, threshold: float) -> float:
-  """Returns the r for which S has a mean of about `threshold` after weighting.
+  """Returns the r for which the mean of S, weighted by exp(r S), is about c.
 
   Heuristic: every r of the right sign gives a valid bound.
 

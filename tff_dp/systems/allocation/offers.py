@@ -122,10 +122,11 @@ print(plan.epsilon({offers.arguments(setting)}))""",
 def _candidates(
     setting: offers.Setting, relation: run_events.NeighboringRelation
 ) -> tuple[strides_lib.Candidate, strides_lib.Candidate]:
-  """Returns (chosen plan, plan of the longest stride).
+  """Returns (chosen candidate, candidate with the longest stride).
 
-  The choice of the stride is a heuristic for replace-one: because its epsilons
-  take far longer, the stride is chosen for zero-out at half of the budget.
+  For replace-one the choice of the stride is a heuristic: it is made for
+  zero-out at half of the budget, because an epsilon for replace-one takes far
+  longer to compute.
   """
   where = setting.rounds, setting.num_passes
   options = dict(

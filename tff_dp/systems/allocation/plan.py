@@ -112,8 +112,9 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
   def report_event(self) -> dp_accounting.GaussianDpEvent:
     """See base class. For zero-out.
 
-    The noise multiplier is divided by the largest norm of a column of the
-    mechanism's matrix C, which is the effect of one report on all rounds.
+    The event's noise multiplier is that of the plan, divided by the largest
+    norm of a column of the mechanism's matrix C. A column of C is the effect of
+    one report on all rounds.
     """
     if isinstance(self.mechanism, mechanism_lib.Independent):
       return dp_accounting.GaussianDpEvent(self.noise_multiplier)

@@ -5,7 +5,7 @@
 `RandomAllocation` is of Feldman and Shenfeld, arXiv:2502.08202.
 `CyclicAllocation` is ours: its noise may be correlated over rounds.
 
-Steps count from 1. The server is trusted, with the noise too. Adjacency is
+Steps count from 1. The server is trusted, also to add the noise. Adjacency is
 zero-out.
 """
 
@@ -94,8 +94,8 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
   ) -> allocation_events.RandomAllocationDpEvent:
     """See base class.
 
-    If the run stops early, the event covers the slots so far for k = 1, and the
-    whole pass for k > 1.
+    If the run stops early, the event covers the slots so far if `num_selected`
+    is 1, else the whole pass.
     """
     stopped = self._stopped_after(num_rounds)
     if self.num_selected > 1:
@@ -230,12 +230,13 @@ class CyclicAllocation(_Allocation):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.DpEvent:
-    """Returns E passes of random allocation, each with 1 of B slots.
+    """Returns the event of E passes of random allocation, see base class.
 
-    See base class. The event bounds the run from above if a window has more
-    than B slots, or a class fewer slots than the first class. If the run stops
-    within a window, only the slots that have begun count, and a client is in
-    them with their share of the probability.
+    A pass stands for a window, and draws 1 of B slots. The event is an upper
+    bound on the loss of a window with more than B slots, and of a residue class
+    with fewer slots than the first class. If the run stops within a window, the
+    pass has only the slots that have begun. Its probability of taking part is
+    then smaller in proportion to the number of these slots.
 
     Args:
       event: Gaussian event with noise multiplier `noise_multiplier / |c|`,

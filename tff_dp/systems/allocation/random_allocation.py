@@ -20,10 +20,10 @@ its data, but not on the steps in which it took part before.
 Not covered: one winner per step under central noise, where other clients'
 inputs change who wins, and sums divided by the realised number of reports.
 
-docs/proofs_check_ins.md reduces everything to one of t steps and sigma = noise
-std over C. Let P be the distribution of all noised sums with a contribution of
-norm 1 in one uniform step, and Q the one without it. Under Q the likelihood
-ratio dP/dQ is
+docs/proofs_check_ins.md reduces everything to k = 1 and p0 = 1 with t steps.
+Let sigma be the noise std over C. Let P be the distribution of all noised sums
+with a contribution of norm 1 in one uniform step, and Q the distribution
+without that contribution. Under Q the likelihood ratio dP/dQ is
 
     Y = S / t,   S = X_1 + ... + X_t,   X_i = exp(g_i / sigma - 1/(2 sigma^2)),
 
@@ -106,8 +106,9 @@ def profiles(
 
   Upper bounds, never above the profile of `num_selected` Gaussian mechanisms.
   Choosing k of t steps is bounded by k passes with 1 of floor(t / k) steps
-  (arXiv:2502.08202, section 3). For a client that takes part with probability
-  p0, with E = exp(epsilon),
+  (arXiv:2502.08202, section 3). Let delta be the profile of one direction for
+  p0 = 1. For a client that takes part with probability p0 it becomes, with
+  E = exp(epsilon),
 
       remove:  p0 delta(ln(1 + (E - 1) / p0))
       add:     (1 - E (1 - p0)) delta(ln(E p0 / (1 - E (1 - p0)))), or 0.
@@ -152,7 +153,7 @@ def epsilon(
 
   Args:
     noise_multiplier: Multiplier sigma / C: noise std over the bound C on one
-      contribution. It is not converted for replace-one.
+      contribution, for zero-out. For replace-one give the same number.
     num_steps: Number of steps t of one pass.
     delta: Target delta, in the open interval (0, 1).
     num_selected: Number of steps k in which a participating client sends.
@@ -209,7 +210,7 @@ def _tail(delta: float) -> float:
 
 
 def _one_of(sigma: float, num_steps: int, tail: float):
-  """Returns the (remove, add) profiles of one of t steps, with p0 = 1."""
+  """Returns the (remove, add) profiles of 1 of t steps, with p0 = 1."""
   alone = gaussian.profile(sigma)
   if num_steps == 1 or sigma < _LEAST_NOISE:
     return alone, alone
@@ -221,7 +222,16 @@ def _one_of(sigma: float, num_steps: int, tail: float):
 
 
 def _several(sigma: float, times: int, remove, add):
-  """Returns (remove, add) of k passes: one profile, which bounds both."""
+  """Returns the (remove, add) profiles of k passes: one profile, twice.
+
+  It bounds both directions.
+
+  Args:
+    sigma: Noise std over the bound on one contribution.
+    times: Number of passes k.
+    remove: Profile of one pass, direction `remove`.
+    add: Profile of one pass, direction `add`.
+  """
   alone = gaussian.profile(sigma / math.sqrt(times))
   interval = privacy_profiles.suitable_interval(remove, reverse=add)
   loss = composition.alike(composition.Part(remove, times, add), interval)
@@ -233,6 +243,10 @@ def _thinned_add(profile, probability: float):
   """Returns the profile of Q against (1 - p0) Q + p0 P.
 
   Exact if `profile` is exact.
+
+  Args:
+    profile: Profile of Q against P.
+    probability: Probability p0.
   """
   if probability == 1:
     return profile
@@ -314,7 +328,10 @@ def _knots(low: float, high: float) -> np.ndarray:
 
 
 def _remove(sigma: float, t: int, tail: float, largest: float) -> Curve:
-  """Returns the bound on P(S > t E) - E Q(S > t E), rung by rung."""
+  """Returns the curve of bounds on P(S > t E) - E Q(S > t E).
+
+  Its knots are computed in ranges of E, called rungs.
+  """
   # Half of the tail is for the one X under P, half for the others under Q.
   enough = max(
       _quantile(sigma, 0.5 * tail, 0.5),
@@ -359,7 +376,7 @@ def _remove_rung(sigma: float, t: int, factors, enough: float):
 
 
 def _add(sigma: float, t: int, tail: float, largest: float) -> Curve:
-  """Returns the bound on Q(S < t / E) - E P(S < t / E)."""
+  """Returns the curve of bounds on Q(S < t / E) - E P(S < t / E)."""
   factors = _knots(0.0, largest)
   # An X above t settles that S > t / E, so nothing above t need be kept.
   top = min(_quantile(sigma, tail / t, -0.5), float(t))
@@ -426,8 +443,8 @@ def _with_tails(
 def _tail_remove(sigma: float, t: int, enough: float, factors):
   """Returns (bounds on delta, their errors) at knots of E.
 
-  The part of delta with large X is counted once for each of them, so it is
-  slightly too large (docs/proofs_check_ins.md, section 4.8).
+  A sum S with several large terms X is counted once for each of these terms, so
+  the bound is slightly too large (docs/proofs_check_ins.md, section 4.8).
   """
   thresholds = t * factors
   top = min(thresholds[-1], enough)
@@ -479,8 +496,9 @@ def _best(most, least, rounding, other_least, other_rounding):
 
   The bounds are `most - least`, accurate to within `rounding`, and `most -
   other_least`, accurate to within `other_rounding`. Both are upper bounds on
-  the same difference, but only the first can be tight. It is tight if rounding
-  is a small share of it.
+  the same difference, but only the first can be tight. It is tight if it is
+  above `_LEAST_OVER_ROUNDING` times its rounding. Otherwise a bound is raised
+  to that multiple of its rounding.
   """
   deltas = most - least + _RELATIVE_ERROR * (np.abs(most) + least)
   others = most - other_least + _RELATIVE_ERROR * (np.abs(most) + other_least)
@@ -494,7 +512,8 @@ def _best(most, least, rounding, other_least, other_rounding):
 def _quantile(sigma: float, tail: float, shift: float) -> float:
   """Returns the x that X exceeds with probability `tail`.
 
-  Under Q for `shift` -1/2. For 1/2, X is the term with another law under P.
+  With `shift` -1/2 X is a term under Q. With 1/2 it is the term that P draws
+  with weight X.
   """
   return math.exp(
       min(-special.ndtri(tail) / sigma + shift / sigma**2, 700.0)

@@ -68,7 +68,7 @@ class Candidate(NamedTuple):
     )
 
   def error(self, kind: str) -> float:
-    """Returns `max_error` for 'max', `rmse` for 'mean'."""
+    """Returns `max_error` for the kind 'max', `rmse` for 'mean'."""
     return self.max_error if kind == 'max' else self.rmse
 
 
@@ -84,7 +84,7 @@ def candidate(
     error: str = 'mean',
     neighboring_relation: Optional[run_events.NeighboringRelation] = None,
 ) -> Candidate:
-  """Returns the plan of one stride.
+  """Returns the plan with one stride and the least noise within the budget.
 
   Args:
     num_rounds: Number of rounds T.
@@ -127,8 +127,8 @@ def best(
 ) -> tuple[Candidate, ...]:
   """Returns the plans that were tried, the one with the least error first.
 
-  The choice of strides is a heuristic: 1, the longest stride, and those on a
-  descent from a guess. Every plan meets (epsilon, delta).
+  Tried are stride 1, the longest stride, and the strides on a descent from a
+  guess. This choice is a heuristic. Every plan meets (epsilon, delta).
 
   Args:
     num_rounds: Number of rounds T.
@@ -190,8 +190,8 @@ def rows(
 def _ladder(num_rounds: int, num_windows: int, longest: int) -> list[int]:
   """Returns strides from 1 to the longest, in ratios of about `_RATIO`.
 
-  Among strides with equally many slots per window, only the longest is kept: it
-  hides a client equally well, and has more bands.
+  Among strides with equally many slots per window, only the longest is kept. It
+  hides a client as well as the others do, and has more bands.
   """
   steps = max(1, round(math.log(longest, _RATIO)))
   strides = {round(longest ** (step / steps)) for step in range(steps + 1)}
@@ -205,8 +205,8 @@ def _downhill(
   """Returns the strides at which errors were compared to find a low one.
 
   The descent takes two steps of the ladder at a time, then one. It finds the
-  least error if the error falls and then rises. In any case it finds a stride
-  that is better than both of its neighbours.
+  least error if the error falls and then rises. In any case it ends at a stride
+  whose neighbours on the ladder have no smaller error.
   """
   place = bisect.bisect_left(strides[:-1], guess)
   tried = set()
