@@ -107,8 +107,8 @@ def profiles(
   Upper bounds, never above the profile of `num_selected` Gaussian mechanisms.
   Choosing k of t steps is bounded by k passes with 1 of floor(t / k) steps
   (arXiv:2502.08202, section 3). Let delta be the profile of one direction for
-  p0 = 1. For a client that takes part with probability p0 it becomes, with
-  E = exp(epsilon),
+  p0 = 1. For a client that takes part with probability p0 it becomes, with E =
+  exp(epsilon),
 
       remove:  p0 delta(ln(1 + (E - 1) / p0))
       add:     (1 - E (1 - p0)) delta(ln(E p0 / (1 - E (1 - p0)))), or 0.

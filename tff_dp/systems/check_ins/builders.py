@@ -56,8 +56,9 @@ def build_check_in_sgd(
   A client's data is `client_data(examples, key)`. The dummy of an empty slot of
   a fixed or sliding window is a client with an empty dataset. Its update is
   zero and is randomized like any other, so nobody can tell that it is a dummy.
-  There, a step is one slot and needs exactly one client. In the warm-up of a
-  sliding window nobody is asked, and a report would not be used.
+  With these two windows, a step is one slot and needs exactly one client. In
+  the warm-up of a sliding window nobody is asked, and a report would not be
+  used.
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
@@ -65,10 +66,10 @@ def build_check_in_sgd(
       `SlidingWindowCheckIn` with a local randomizer.
     server_learning_rate: Learning rate eta, or eta_i of every update of the
       model, such as in theorem 3.5 or 4.2 of arXiv:2007.06605.
-    slots_per_update: Number b of slots per update of a sliding window, 1 for
-      other protocols. (A fixed window has its own b.) The guarantee is the same
-      for any b: a report is private when it arrives, and averaging is
-      post-processing.
+    slots_per_update: Number b of slots per update of a sliding window. Keep 1
+      for other protocols: a fixed window has its b in `plan.protocol`. The
+      guarantee is the same for any b: a report is private when it arrives, and
+      averaging is post-processing.
     client_optimizer: Local optimizer. `None` means SGD with learning rate 1, so
       that a client with one batch sends the gradient of its mean loss.
     momentum: Server momentum in [0, 1).

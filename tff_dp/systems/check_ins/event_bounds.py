@@ -13,7 +13,7 @@ Which of them is smallest depends on the numbers of the event.
 | rci_numeric | fixed, sliding window | [derived] theorem 3.2 step by step |
 | clones | shuffle | arXiv:2012.12803, as a profile; delta0 > 0 [derived] |
 | clones | shuffled check-in | [derived] the same in a binomial cohort |
-| strong_clones | both, some randomizers | [derived] more clones, by type |
+| strong_clones | the same two, some randomizers | [derived] likelier clones |
 | clones_by_cohort | shuffled check-in | arXiv:2206.03151, thm. 1, on profiles |
 
 [derived] marks bounds whose proofs are this project's own, in
@@ -104,9 +104,9 @@ def _closed_form(number: str, report, theorem, count: int, delta: float):
   """Returns the bound by a theorem of arXiv:2007.06605.
 
   The theorem takes the best pair (epsilon0, delta0) of a report. For one event
-  alone the bound is the theorem's epsilon. For several events the theorem is
-  applied to each, as an (epsilon, delta')-DP mechanism where delta' is a share
-  of delta.
+  alone the bound is the theorem's epsilon. For several events the theorem makes
+  each event (epsilon', delta')-DP at delta' = delta / (2 count), and these
+  guarantees are composed.
   """
 
   def epsilon(total_delta):
@@ -247,9 +247,9 @@ def _of_shuffled_check_in(
 
 
 def _strong_clones(report, clones) -> bounds.Bound:
-  """Returns the bound by clones with a larger probability.
+  """Returns the bound by clones with a larger clone probability.
 
-  It applies only to randomizers for which a larger one is proven.
+  It applies only to randomizers for which that probability is proven.
   """
 
   def part():

@@ -74,7 +74,7 @@ class Winners:
 
 @dataclasses.dataclass(frozen=True)
 class Arrivals:
-  """Rule: all reports of a step make one update, and no reports make none.
+  """All reports of a step make one update. Without reports there is none.
 
   Attributes:
     num_updates: Upper bound on the number of updates in the whole run.

@@ -143,7 +143,7 @@ def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
 
 
 def local_reports(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of averaged check-ins, if nothing is amplified."""
+  """Returns the offer of averaged check-ins without amplification."""
   passes, slots = setting.num_passes, setting.rounds_per_pass
   protocol = windows.AveragedCheckIn(slots, setting.population)
   return _check_ins(
@@ -184,13 +184,13 @@ def _check_ins(
     setting: Known facts.
     system: Name of the system.
     protocol: Protocol of the clients.
-    kinds: Mapping from the name of a noise to the function that makes it from
-      its parameter.
+    kinds: Kinds of noise. Name of a kind -> function from the parameter of the
+      noise to the randomizer.
     passes: Number of passes of the protocol.
     reports: Largest number of reports of one client, for the loss without
       amplification.
-    share: Factor from the standard deviation of the noise of one report to the
-      standard deviation on the mean of a round.
+    share: Standard deviation of the noise on the mean of a round, over the
+      standard deviation of the noise of one report.
     command: Words of the command that states the epsilon, without the noise.
     bounds: Bound for each kind of noise. Default: 'best'.
     **fields: Further fields of the offer.

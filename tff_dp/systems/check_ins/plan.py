@@ -101,7 +101,8 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
     return self.randomizer.event
 
   def aggregator(self, **options: Any) -> None:
-    """Raises `PrivacyRefusedError`: clients need a builder that adds noise."""
+    """Raises `PrivacyRefusedError`: the clients add the noise, see `built_by`.
+    """
     del options
     raise _checks.PrivacyRefusedError(
         f'{self.protocol.name} has no noise at the server',
@@ -133,8 +134,9 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
     """Returns epsilon of everything that the run releases.
 
     Args:
-      delta: Target delta, in (0, 1), or 0 if the guarantee of a report is pure.
-        At 0 the local epsilons add up, and nothing is amplified.
+      delta: Target delta, in (0, 1). It may also be 0 if the randomizer has
+        delta 0 and draws without ends (not `draws_end`). Then the local
+        epsilons add up, and nothing is amplified.
       num_rounds: Number of rounds after which the run stops, `None` for all.
       neighboring_relation: Relation of epsilon. Default: the relation of the
         plan.

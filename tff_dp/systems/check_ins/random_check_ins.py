@@ -87,10 +87,11 @@ def theorem_3_2(
 
   Upper bound (arXiv:2007.06605, theorem 3.2), for any e0 and any m >= 1:
 
-      p0 a sqrt(2 exp(e0) L / m) + p0^2 exp(e0) a^2 / (2 m).
+      p0 a sqrt(2 exp(e0) L / m) + p0^2 exp(e0) a^2 / (2 m)
 
-  With d0 > 0, N = m. The number of clients does not matter. Theorem 4.3, for a
-  sliding window over the whole run, is the same with p0 = 1.
+  with a = exp(e0) - 1 and L = ln(1/delta). For d0 > 0 see the module's
+  docstring, with N = m. The number of clients does not matter. Theorem 4.3, for
+  a sliding window over the whole run, is the same with p0 = 1.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -120,17 +121,17 @@ def theorem_4_1(
 ) -> float:
   """Returns epsilon of check-ins whose reports are all averaged, p0 = 1.
 
-  Upper bound (arXiv:2007.06605, theorem 4.1), with
-  eps1 = sqrt(1/n + 1/m) + sqrt(ln(1/delta2) / n):
+  Upper bound (arXiv:2007.06605, theorem 4.1):
 
       exp(4 e0) a^2 eps1^2 / 2 + exp(2 e0) a eps1 sqrt(2 L),
 
-  at the best of some splits of delta into two. The adversary may know the
-  number of reports in a slot, if participants do not collude. With d0 > 0, N =
-  max(n, m): all n clients run the randomizer, not m as the paper prints. A
-  lower bound on n is enough then too, because clients beyond n may be counted
-  as part of the rule that updates the model (docs/proofs_check_ins.md, section
-  3).
+  with a = exp(e0) - 1, L = ln(1/delta3) and eps1 = sqrt(1/n + 1/m) +
+  sqrt(ln(1/delta2) / n), at the best of some splits delta = delta2 + delta3.
+  The adversary may know the number of reports in a slot, if participants do not
+  collude. For d0 > 0 see the module's docstring, with N = max(n, m): all n
+  clients run the randomizer, not m as the paper prints. A lower bound on n is
+  enough for d0 > 0, too, because clients beyond n may be counted as part of the
+  rule that updates the model (docs/proofs_check_ins.md, section 3).
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -162,8 +163,9 @@ def theorem_5_1(
 
       exp(3 e0) a^2 / (2 n) + exp(1.5 e0) a sqrt(2 L / n).
 
-  At n = 1000 and delta = 1e-6 this is below e0 only for e0 < 0.874. With d0 >
-  0, N = n. The bounds in `shuffling` are tighter.
+  with a = exp(e0) - 1 and L = ln(1/delta). At n = 1000 and delta = 1e-6 this is
+  below e0 only for e0 < 0.874. For d0 > 0 see the module's docstring, with N =
+  n. The bounds in `shuffling` are tighter.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -242,7 +244,9 @@ def _total(
 
 
 def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
-  """Returns the smallest delta1 that the (e0, d0) forms may use, rounded up.
+  """Returns the smallest delta1 for theorems about (e0, d0)-LDP randomizers.
+
+  Rounded up.
 
   An (e0, d0)-LDP randomizer is within total variation distance delta1 of an
   8 e0-LDP one if delta1 meets the condition at the top of this module. The
@@ -276,7 +280,7 @@ def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
 
 
 def _power(base: float, exponent: int) -> float:
-  """Returns base ** exponent for a base close to 1 or 0."""
+  """Returns base ** exponent, for a base from 0 to 1."""
   if base == 0:
     return 1.0 if exponent == 0 else 0.0
   return math.exp(exponent * math.log1p(base - 1))
@@ -307,7 +311,10 @@ def _averaged(num_slots, num_clients, e0: float, delta: float) -> float:
 
 
 def _advanced(sum_of_squares: float, delta: float) -> float:
-  """Returns advanced composition: sum eps_i^2 / 2 + sqrt(2 L sum eps_i^2)."""
+  """Returns epsilon by advanced composition: s / 2 + sqrt(2 s ln(1 / delta)).
+
+  Here s is the sum of the squared epsilons.
+  """
   if sum_of_squares == math.inf:
     return math.inf
   return 0.5 * sum_of_squares + math.sqrt(
@@ -351,7 +358,7 @@ def step_epsilons(
 def theorem_3_2_profile(
     *, local_epsilon: float, num_slots: int, check_in_probability: float = 1.0
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one run of A_fix, for replace-one.
+  """Returns the profile of one run with one winner per slot, for replace-one.
 
   Upper bound in both directions, never worse than one report alone.
 
@@ -413,8 +420,9 @@ def _profile(e0: float, num_slots: int, p0: float) -> privacy_profiles.Profile:
 def _composed(epsilons: np.ndarray):
   """Returns (losses above 0, their probabilities, error) of the composition.
 
-  The composition is of RR(eps_i) for all `epsilons`. The error is a bound on
-  what delta misses by mass that is cut off or wraps around, and by rounding.
+  For each of `epsilons`, one binary randomized response with this epsilon is
+  composed. The error bounds how far delta may be too small because of rounding
+  and of mass that is cut off or wraps around.
   """
   total = math.sqrt(float(epsilons @ epsilons))
   units = _num_units(epsilons, total)
@@ -459,10 +467,10 @@ def _num_units(epsilons: np.ndarray, total: float) -> int:
 
 
 def _binomial(multiple: int, count: int, unit: float, num_points: int):
-  """Returns the distribution of the sum of `count` losses of one RR.
+  """Returns the distribution of the sum of `count` independent losses.
 
-  Each loss is of RR(multiple * unit). The distribution is an array over sums in
-  units, modulo `num_points`.
+  Each is the loss of a binary randomized response with epsilon multiple * unit.
+  The distribution is an array over sums in units, modulo `num_points`.
   """
   eps = multiple * unit
   heads = np.arange(count + 1, dtype=np.int64)

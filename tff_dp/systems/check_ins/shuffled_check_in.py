@@ -45,13 +45,14 @@ def round_profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one round, by a proof of this project.
 
-  Upper bound. The adversary is told which other clients checked in without
-  being clones. Their number M ~ Bin(n - 1, g (1 - pc)) does not depend on the
-  target's coin. Each remaining client is a clone with probability r = g pc / (1
-  - g (1 - pc)). The adversary then compares J ~ Bin(n - 1 - M, r) clones, with
-  or without the target among them (docs/proofs_shuffling.md, section 4). The
-  target's presence stays hidden among the clones, so this bound is smaller than
-  `round_profile_by_cohort`. It needs one sum per epsilon and block of M.
+  Upper bound. `shuffling` defines clones. The adversary is told which other
+  clients checked in without being clones. Their number M ~ Bin(n - 1, g (1 -
+  pc)) does not depend on the target's coin. Each remaining client is a clone
+  with probability r = g pc / (1 - g (1 - pc)). The adversary then compares J ~
+  Bin(n - 1 - M, r) clones, with or without the target among them
+  (docs/proofs_shuffling.md, section 4). The target's presence stays hidden
+  among the clones, so this bound is smaller than `round_profile_by_cohort`. It
+  needs one sum per epsilon and block of M.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -103,9 +104,10 @@ def round_profile_by_cohort(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one round, by published results if d0 = 0.
 
-  Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))), where D_k
-  is the profile of k shuffled reports (arXiv:2012.12803). Everyone sees the
-  number k of reports. Given k, the target is among the k with probability k / n
+  Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))), where E =
+  exp(epsilon), n is the number of clients, g the check-in rate and D_k the
+  profile of k shuffled reports (arXiv:2012.12803). Everyone sees the number k
+  of reports. Given k, the target is among the k with probability k / n
   (arXiv:2206.03151, theorem 1, where the text of the proof has g instead). The
   distribution of k is the same for both neighbours. A block of k is charged the
   rate of its largest k and the crowd of its smallest k. The upper tail is
@@ -153,10 +155,11 @@ def subsampled_profile(
   """Returns the profile of one round in which only the cohort is hidden.
 
   Upper bound for any randomizer, without trust in the others' noise: sum_k
-  Bin(n, g)(k) (k / n) delta_loc(ln(1 + (n / k)(E - 1))). Given its size k, the
-  cohort is a uniform subset. A cohort without the target is as likely as one
-  with the target in the place of another client (arXiv:1807.01647, theorems 2
-  and 10, and docs/proofs_shuffling.md, section 2).
+  Bin(n, g)(k) (k / n) delta_loc(ln(1 + (n / k)(E - 1))), with E = exp(epsilon).
+  Given its size k, the cohort is a uniform subset. A cohort without the target
+  is as likely as one with the target in the place of another client
+  (arXiv:1807.01647, theorems 2 and 10, and docs/proofs_shuffling.md, section
+  2).
 
   Args:
     local_profile: Profile delta_loc of one report for any two inputs, for
@@ -239,7 +242,10 @@ def gaussian_round_profile(
 
 
 def _split(local, rate, others, surcharge: float) -> float | None:
-  """Returns the e0 whose surcharge at epsilon = 0 is about `surcharge`."""
+  """Returns the e0 whose surcharge at epsilon = 0 is about `surcharge`.
+
+  `None` if there is no such e0 above 0.
+  """
 
   def excess(epsilons):
     beta = 1 / (1 + np.exp(epsilons))
@@ -259,9 +265,10 @@ def _check(num_clients, check_in_rate) -> None:
 def _cohorts(num_clients: int, rate: float, most_blocks: int):
   """Returns blocks of the number k >= 1 of clients that check in.
 
-  The blocks are three arrays with one entry each: the smallest k, the largest k
-  as a share of n, and the probability. The first two entries are the upper and
-  the lower tail.
+  There are three arrays, with one entry for each block: the smallest k, the
+  largest k as a share of n, and the probability. The first two blocks are the
+  upper and the lower tail. As the bounds need it, their smallest k is 1, and
+  the largest k of the upper tail is n.
   """
   low, high, below, above = shuffling.window(num_clients, rate)
   edges = shuffling.blocks(max(low, 1), max(high, 1), most_blocks)

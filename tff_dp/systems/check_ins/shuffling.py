@@ -172,17 +172,18 @@ def surcharged(
     expected_others: float,
     check_in_rate: float,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of (e0, d0) reports, given a profile of e0 reports.
+  """Returns the profile of (e0, d0)-LDP reports, from that of e0-LDP reports.
 
-  Upper bound: adds (2 g + E - 1) tau with tau = d0 (exp(-e0) (1 + 1 / (1 +
-  exp(e0))) Ex[others] + 1 / (1 + exp(e0))). Replacing every report by an e0
-  report moves the round by tau in total variation if the target takes part
+  Upper bound: at epsilon = ln E the profile grows by (2 g + E - 1) tau, with g
+  the check-in rate and tau = d0 (exp(-e0) (1 + 1 / (1 + exp(e0))) Ex[others] +
+  1 / (1 + exp(e0))). Replacing every report by an e0-LDP report moves the
+  distribution of the round by tau in total variation if the target takes part
   (docs/proofs_shuffling.md, section 5). The surcharge grows in E and the
   profile falls. The smallest sum is therefore also used for all larger
   epsilons.
 
   Args:
-    profile: Profile of the round with e0 reports and clone probability
+    profile: Profile of the round with e0-LDP reports and clone probability
       exp(-e0).
     local_epsilon: Epsilon e0 of the randomizer.
     local_delta: Delta d0 of the randomizer. With 0 the profile is unchanged.
@@ -223,7 +224,8 @@ def surcharged(
 
 
 def _binary(epsilons, *, local_epsilon, others, rule) -> np.ndarray:
-  """Returns sum_c Bin(n - 1, pc)(c) D_c, in blocks of c."""
+  """Returns sum_c Bin(n - 1, pc)(c) D_c in blocks of c, as in `round_profile`.
+  """
   epsilons = np.asarray(epsilons, np.float64)
   low, high, below, above = window(others, rule.clone)
   edges = blocks(low, high, _MOST_BLOCKS)
@@ -248,9 +250,18 @@ def mixed_over_revealed(
 ) -> privacy_profiles.Profile:
   """Returns the mean over M ~ Bin(others, revealed) of `checked_in`.
 
-  Upper bound: more clones are post-processing of fewer. So a block of M is
-  charged at its largest M, which leaves the fewest clones. The upper tail of M
-  is charged as if there were no clones.
+  M other clients are treated as known to the adversary. Each of the remaining
+  ones may be a clone. Upper bound: more clones are post-processing of fewer. So
+  a block of M is charged at its largest M, which leaves the fewest clones. The
+  upper tail of M is charged as if there were no clones.
+
+  Args:
+    local_epsilon: Epsilon e0 of the randomizer.
+    others: Number of other clients.
+    revealed: Probability that another client is known to the adversary.
+    clone: Probability that another client is a clone.
+    out_probability: Probability that the target is out.
+    in_probability: Probability that the target is in and of either type.
   """
   low, high, below, above = window(others, revealed)
   rate = min(1.0, clone / (1 - revealed)) if revealed < 1 else 0.0
@@ -319,6 +330,8 @@ def block_masses(
 class Cells(NamedTuple):
   """The adversary's view of a crowd of unknown size, apart from y.
 
+  The module's docstring explains s, y, and a target that is in or out.
+
   Attributes:
     sizes: The value s >= 1 of each cell, ascending, shape [cells]. Cells with
       the same s are told apart by something that does not depend on the target.
@@ -336,10 +349,10 @@ class Cells(NamedTuple):
 def shuffled(
     epsilons: np.ndarray, *, local_epsilon: float, num_clones: np.ndarray
 ) -> np.ndarray:
-  """Returns H_E of the pair for a target that is in, [epsilons, num_clones].
+  """Returns the hockey-stick divergence H_E for a target that is in.
 
-  Exact for each number of clones, and rounded up. `privacy_profiles` defines
-  H_E.
+  Shape [epsilons, num_clones]. Exact for each number of clones, and rounded up.
+  `privacy_profiles` defines H_E.
 
   Args:
     epsilons: Values ln(E) >= 0, shape [epsilons].
@@ -364,9 +377,9 @@ def cells_of(
 ) -> Cells:
   """Returns the cells of J ~ Bin(others, clone_probability), for given others.
 
-  Cells with s = 0 are left out, because both distributions agree there. If the
-  probabilities of in and out do not sum to 1, the rest is an outcome that is
-  visible but does not tell the two inputs apart.
+  Cells with s = 0 are left out, because the target's data change nothing there.
+  If the probabilities of in and out do not sum to 1, the rest is an outcome
+  that is visible but does not tell the two inputs apart.
 
   Args:
     num_others: Numbers of other clients, which the adversary sees and the
@@ -402,7 +415,7 @@ def cells_of(
 def checked_in(
     epsilons: np.ndarray, *, local_epsilon: float, cells: Cells
 ) -> np.ndarray:
-  """Returns H_E of the pair over all cells, shape [epsilons].
+  """Returns the hockey-stick divergence H_E over all cells, shape [epsilons].
 
   Upper bound: exact in the cells and rounded up, plus the worst value for the
   mass outside of them.
@@ -416,8 +429,8 @@ def checked_in(
 def worst_case(epsilons: np.ndarray, local_epsilon: float) -> np.ndarray:
   """Returns H_E of one report, max(exp(e0) - E, 0) / (1 + exp(e0)).
 
-  Rounded up. The first distribution has type 0 with probability alpha, the
-  second with 1 - alpha.
+  Rounded up. The report has type 0 with probability alpha = exp(e0) / (1 +
+  exp(e0)) in the first distribution, and 1 - alpha in the second.
   """
   epsilons = np.asarray(epsilons, np.float64)
   gap = 0.0 - np.expm1(np.minimum(epsilons - local_epsilon, 0.0))
@@ -427,7 +440,10 @@ def worst_case(epsilons: np.ndarray, local_epsilon: float) -> np.ndarray:
 def _pieces(
     epsilons, local_epsilon, cells: Cells
 ) -> Iterator[tuple[np.ndarray, slice, np.ndarray]]:
-  """Yields (rows, columns, `_excess` there), for all rows where it is not 0."""
+  """Yields (rows, columns, `_excess` there), for all rows with epsilon < e0.
+
+  In the other rows it is 0. Rows are epsilons, and columns are cells.
+  """
   epsilons = np.asarray(epsilons, np.float64)
   # For epsilon >= e0 no report tells the inputs apart.
   rows = np.flatnonzero(epsilons < local_epsilon)
@@ -447,7 +463,7 @@ def _pieces(
 
 
 def _tables(sizes, num_rows: int) -> Iterator[tuple[slice, _Coins]]:
-  """Yields slices of the sizes, each with a coin function for its sizes.
+  """Yields slices of `sizes`, each with a `_Coins` function for it.
 
   Args:
     sizes: Numbers s, ascending.
@@ -559,12 +575,12 @@ def _excess(
     P - E Q over y' >= y sums to
     (w A - u (E - 1) / 2) f(y - 1) - (E - 1) (u + w) F(y),
 
-  where A = alpha - E (1 - alpha), u is the probability of s clones with the
-  target out, and w the probability of s - 1 clones with the target in. P - E Q
-  is a positive function times one that rises linearly in y, so the sum is
-  largest if it begins at the first y with a positive P - E Q. From any other y
-  it would be too small. Rounding can move y by one, so its neighbours are tried
-  too.
+  where A = alpha - E (1 - alpha), alpha = exp(e0) / (1 + exp(e0)), u is the
+  probability of s clones with the target out, and w the probability of s - 1
+  clones with the target in. P - E Q is a positive function times one that rises
+  linearly in y, so the sum is largest if it begins at the first y with a
+  positive P - E Q. From any other y it would be too small. Rounding can move
+  this y by one, so y - 1 and y + 1 are tried too.
 
   Args:
     epsilon: Epsilons below local_epsilon, shape [epsilons, 1].

@@ -104,8 +104,8 @@ class FixedWindowCheckIn(protocol_lib.Slots):
   ) -> check_in_events.FixedWindowCheckInDpEvent:
     """See base class. If the run stops after s slots, they are a window of s.
 
-    A client is in these slots with probability p0 s / m, and then in each of
-    them equally likely.
+    A client is in these slots with probability p0 s / m. Each of them is then
+    equally likely.
     """
     stopped = self._stopped_after(num_rounds)
     return check_in_events.FixedWindowCheckInDpEvent(
