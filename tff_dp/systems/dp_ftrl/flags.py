@@ -252,7 +252,7 @@ def check_options(
 ) -> None:
   """Raises `ArgumentError` if an option is out of range or not used.
 
-  An option is used if it is one of some mechanism in `names`.
+  An option is used if at least one mechanism in `names` takes it.
 
   Args:
     arguments: The flags.
@@ -395,7 +395,7 @@ def _chosen(arguments: argparse.Namespace, given: dict[str, Any]) -> str:
 
 
 def _default_mechanism(arguments: argparse.Namespace) -> str:
-  """Returns 'blt', or a tree if a flag is about trees or other schedules."""
+  """Returns 'blt', or 'honaker' if a flag needs trees or another schedule."""
   trees = arguments.restart_every, arguments.complete_trees
   if arguments.participation != 'min-separation' or any(trees):
     return _TREE
@@ -444,10 +444,10 @@ def _longest_affordable(
 ) -> plan_lib.DpFtrlPlan:
   """Returns the plan with the most rounds within the budget.
 
-  S2 of trees and independent noise never falls as rounds are added. S2 of
-  mechanisms that are optimised for each number of rounds might fall a little.
-  Then the result fits the budget, and one more round does not, but a larger
-  number of rounds might.
+  The squared sensitivity of trees and of independent noise never falls as
+  rounds are added. That of mechanisms that are optimised for each number of
+  rounds might fall a little. Then the result fits the budget, and one more
+  round does not, but a larger number of rounds might.
   """
   _checks.positive(noise_multiplier=noise)
   start = time.monotonic()

@@ -55,7 +55,7 @@ def moments_norm_bound(feature_norm_bound: float) -> float:
 
 
 def num_moments(num_features: int) -> int:
-  """Returns p (p + 1) / 2 + p, the size of q."""
+  """Returns p (p + 1) / 2 + p, the number of moments of p features."""
   return num_features * (num_features + 1) // 2 + num_features
 
 
@@ -81,7 +81,7 @@ def bounded_samples(x, y, *, feature_norm_bound: float):
 
 
 def encode(second, cross):
-  """Returns q, or a sum of several q, shape [num_moments].
+  """Returns the moments (svec(second), cross) of samples, [num_moments].
 
   Args:
     second: Sum of x x^T, shape [num_features, num_features].
@@ -124,10 +124,10 @@ def solve(
 ) -> Solution:
   """Returns the minimiser of the objective in the module docstring.
 
-  In a ball the minimiser is (2 A + (lambda + nu) I)^-1 2 h, where 2 A has no
-  negative eigenvalues any more. If the minimiser for nu = 0 lies in the ball,
+  Negative eigenvalues of 2 A are raised to 0. Then the minimiser in a ball is
+  (2 A + (lambda + nu) I)^-1 2 h. If the minimiser for nu = 0 lies in the ball,
   nu is 0. Otherwise nu is found by bisection, so that the minimiser lies on the
-  sphere. Its norm falls in nu and is below the radius at nu = |2 h| / radius,
+  sphere. The norm falls in nu and is below the radius at nu = |2 h| / radius,
   so bisection from 0 to there cannot fail.
 
   Args:

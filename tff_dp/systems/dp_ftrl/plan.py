@@ -123,7 +123,7 @@ class DpFtrlPlan(base.Plan):
 
   @functools.cached_property
   def squared_sensitivity(self) -> float:
-    """S2 of a full run, in squared clip norms, for zero-out adjacency.
+    """Squared sensitivity S2 of a full run, in squared clip norms, zero-out.
 
     Exact or an upper bound, as `Mechanism.sensitivity_is_exact` tells.
     """
@@ -131,7 +131,7 @@ class DpFtrlPlan(base.Plan):
 
   @functools.cached_property
   def squared_sensitivity_by_round(self) -> np.ndarray:
-    """S2 of a run that stops after 1..T rounds, shape [num_rounds]."""
+    """Squared sensitivity of a run that stops after 1..T rounds, shape [T]."""
     return self.mechanism.squared_sensitivity_by_round(
         self.participation.pattern
     )
@@ -233,8 +233,8 @@ class DpFtrlPlan(base.Plan):
   ) -> tuple[guesses.Profile, ...]:
     """See base class. One point is at epsilon 0.
 
-    Each delta is exact for a Gaussian mechanism with `sigma()`, plus the cost
-    of draws beyond their ends.
+    Each delta is exact for a Gaussian mechanism with `sigma()`, plus
+    `missing_delta`, because the real draws are bounded.
     """
     del is_amplified
     sigma = self.sigma(num_rounds=num_rounds)

@@ -81,7 +81,7 @@ def guarantee(
     participations: Largest number of participations of any one client. Default:
       the cap of the plan.
     delta: Delta of all participations together, in (0, 1). None means pure
-      epsilon, or the delta of a Gaussian step.
+      epsilon for Laplace noise, and the step's delta for Gaussian noise.
   """
   cap, step, num_params = plan.max_participations, plan.step, plan.num_params
   if participations is None:

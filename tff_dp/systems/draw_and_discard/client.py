@@ -7,8 +7,9 @@
     report = B - learning_rate * G + noise,   independent in every weight
 
 Reading the data and adding the noise are two separate computations. The second
-one is pure, and marks the report as one that has the noise of its plan. So the
-checks of a process see whether anything else leaves a client (`release_marks`).
+one has no side effects, and marks the report as one with the noise of the plan.
+So the checks of a process see whether anything else leaves a client
+(`release_marks`).
 
 The unit is the client's whole data set, so the *mean* gradient is clipped, and
 a client with more examples moves the model no further. A gradient that is not
@@ -16,9 +17,10 @@ finite counts as zero. A client without examples sends B + noise.
 
 Coins and noise come from 128 bits of the machine that runs the client, fresh in
 every run. No seed reaches them. With `client_keys` they follow instead from a
-secret key of the client, from the round and from the un-noised model. A round
-that is repeated on the same data and instances then repeats its report bit for
-bit, and reveals nothing more. With other data all noise is different.
+secret key of the client, from the round and from the un-noised model. If a
+round is repeated on the same data and instances, each client then sends the
+same report bit for bit, which reveals nothing more. With other data all noise
+is different.
 
 Source: arXiv:1807.04369, section 3.
 """

@@ -108,9 +108,9 @@ class ClientStep:
     """Returns Laplace's b or the Gaussian's standard deviation, 0 for no noise.
 
     The scale applies to the weights as sent, so it includes the learning rate.
-    Exact for Laplace: 2 g C / epsilon times the L1 factor of the table for the
-    unit 'model'. For Gaussian noise it is the scale of the analytic mechanism,
-    rounded up.
+    Exact for Laplace: the L1 sensitivity over epsilon, or 2 g C / epsilon for
+    the unit 'coordinate'. For Gaussian noise it is the scale of the analytic
+    mechanism, rounded up.
 
     Args:
       num_params: Number of weights p, bias included.
@@ -137,7 +137,7 @@ class ClientStep:
   def spread_variance(self, num_params: int) -> float:
     """Returns the noise variance from which the initial spread is computed.
 
-    With noise, this is its variance. Without noise, the instances have to
+    With noise, this is `noise_variance`. Without noise, the instances have to
     differ too, so this is the variance of Laplace noise with epsilon 1 per
     weight, 8 g^2 C^2 (arXiv:1807.04369, section 3.2, for C = 1).
 
@@ -190,7 +190,7 @@ class ClientStep:
     The event is for the whole model. Gaussian noise is one Gaussian mechanism.
     Laplace noise with the clip 'l1' or 'l2' is one Laplace mechanism. Laplace
     noise with the clip 'box' is a composition of p Laplace mechanisms, one for
-    each weight.
+    each weight. Without noise it is a `NonPrivateDpEvent`.
 
     Args:
       num_params: Number of weights p.

@@ -4,9 +4,9 @@
 
 Every instance is a chain of updates back to the first model. Two instances
 share their chains up to the update at which they branch, and differ by the
-noise of later updates. So the differences in a stationary pool are known once
-it is known how many updates lie on each edge of the tree: an edge with n
-updates is one sum of n noise draws.
+noise of later updates. So the chains form a tree. The numbers of updates on its
+edges determine the distribution of the differences in a stationary pool: an
+edge with n updates is one sum of n noise draws.
 
 Backward in time, one client at a time, with `a` chains left: an update that
 overwrote the instance of a chain moves this chain to a uniform instance. With
@@ -28,7 +28,7 @@ from tff_dp import _checks
 
 
 class Lineages(NamedTuple):
-  """One tree for each pool, with its k models and the next one returned.
+  """One tree for each pool. The leaves are k models and the next one returned.
 
   Attributes:
     below: Whether a model is below an edge, float32 0/1, [pools, edges, k + 1].

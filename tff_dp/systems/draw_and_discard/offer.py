@@ -23,10 +23,10 @@ def draw_and_discard(setting: offers.Setting) -> offers.Offer:
   instance is a chain of updates back to the first model, and gets one of k
   updates. After R updates with noise std s, an instance has noise of variance R
   s^2 / k. Averaging instances only removes the noise by which they differ. For
-  B reports a round, the noise over the move of the mean is sqrt(k / B) s. The
-  mean of B reports would have s / sqrt(B) instead. Heuristic: this holds for
-  clients one after the other and steps that do not depend on the model, up to
-  terms that do not grow with R.
+  B reports a round, the ratio of this noise to the move of the mean is sqrt(k /
+  B) s. The mean of B reports would have s / sqrt(B) instead. Heuristic: this
+  holds for clients one after the other and steps that do not depend on the
+  model, up to terms that do not grow with R.
   """
   reports = setting.num_passes
   # Gaussian noise composes to a Gaussian, of this sigma for each report.

@@ -159,7 +159,7 @@ class DrawAndDiscardPlan(base.Plan):
     Args:
       delta: Target delta, in (0, 1). With `None` the pure epsilons of the
         reports add up, which is infinite for Gaussian noise. The delta of the
-        result is then only for draws beyond their ends.
+        result is then `missing_delta`, because the real draws are bounded.
       num_rounds: Rounds after which the run stops, `None` for all.
       **options: See base class.
     """
@@ -304,8 +304,8 @@ class DrawAndDiscardPlan(base.Plan):
   ) -> dp_accounting.DpEvent:
     """Returns the event of all reports of one client, for replace-one.
 
-    `epsilon_of` in the module `accounting` of this folder accounts for it, and
-    for compositions with others.
+    `epsilon_of` in the module `accounting` of this folder gives the epsilon of
+    this event, and of compositions of such events.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -139,8 +139,8 @@ def calibrate_spam_filter(
 
   All weights of a pool are simulated. Given the pool's coins they are
   independent, but a refusal depends on the few farthest weights, which a sample
-  of weights does not show. A weight costs as many noise draws as the tree of
-  its pool has edges, about 1.3 k. A thousand weights take seconds.
+  of weights does not show. Each weight costs one noise draw per edge of its
+  pool's tree, about 1.3 k draws. A thousand weights take seconds.
 
   Pools are simulated without gradients. The step of the update itself is
   counted at its bound, learning_rate * clip_norm away from the mean in every
@@ -154,8 +154,8 @@ def calibrate_spam_filter(
     rule: 'any', 'fraction' or 'norm'.
     target_rate: Target rate of refused honest updates, in (0, 1).
     fraction_threshold: Threshold on abs(z) for the rule 'fraction'. Default:
-      the value that is reached by abs(z) in a share of `target_rate` / 2 of the
-      weights of honest updates.
+      abs(z) reaches it in a share `target_rate` / 2 of the weights of honest
+      updates.
     spread_floor: `min_spread` as a share of the stationary standard deviation.
     allows_full_step: Whether the update's own step is counted at its bound.
     num_samples: Number of pools of each set. Default: 20 / target_rate. The

@@ -117,11 +117,12 @@ class Strategy:
     """Returns how many client steps a round moves the mean of the models.
 
     The expectation is exact if all reports are taken and a step does not depend
-    on the model that it starts from. With k models, the value is about m/k for
-    few clients in flight, and never above 1. Where it is far below m/k, raise
-    the learning rate or the number of rounds. Averaging takes half of a step,
-    and a model that averages n reports takes 1 - 2^-n. With the strategy
-    'server_batch' the value is m/N for batches of N.
+    on the model that it starts from. Without averaging and batches, the value
+    is about m/k if few clients are in flight, and never above 1. Where it is
+    far below m/k, raise the learning rate or the number of rounds. The
+    averaging strategies take half of a step for one report, and 1 - 2^-n steps
+    for n reports on one model. With the strategy 'server_batch' the value is
+    m/N for batches of N.
 
     Args:
       concurrency: Number of clients m that draw before any report is written.

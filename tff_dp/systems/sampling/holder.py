@@ -11,7 +11,7 @@ from tff_dp import _checks
 
 
 class Examples:
-  """All data of one holder. Each example is a client that has one batch of one.
+  """All data of one holder. Each example is a client with one batch of size 1.
 
   `program.train` takes these clients in the place of a
   `tff.simulation.datasets.ClientData`.

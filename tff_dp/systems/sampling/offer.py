@@ -69,8 +69,8 @@ def rows(
 ) -> list[choice.Row]:
   """Returns the row of Poisson sampling in `tff-dp compare`.
 
-  A client takes part `max_participations` times in the mean. It may take part
-  more often.
+  A client takes part `max_participations` times in the mean, and sometimes more
+  often.
 
   Args:
     num_rounds: Number of rounds T.
