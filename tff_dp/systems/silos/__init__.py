@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""ISRL-DP and its shuffle model: silos protect each of their records."""
+"""ISRL-DP and secure sums: silos protect each of their records."""
 
 from tff_dp import _lazy
 from tff_dp.systems.system import At

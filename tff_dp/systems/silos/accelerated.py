@@ -52,9 +52,11 @@ def build_accelerated_mb_sgd_erm(
     num_rounds: Number of rounds R.
     sampling: Sampling of all silos or by name, see `planning`.
     l2_norm_clip: Clip norm, see `planning`.
-    gamma: Step parameter of a single stage, about 2 beta or more.
+    gamma: Step parameter of a single stage, about twice the smoothness of the
+      loss or more.
     stages: Stages whose rounds add up to R, for example the result of
-      `minibatch_schedules.multi_stage_schedule`. Give either these or `gamma`.
+      `minibatch_schedules.multi_stage_schedule`. Give either `stages` or
+      `gamma`.
     strong_convexity: Strong convexity mu of the loss, without the regulariser.
     constraint: Set in which the model has to stay, see `planning`.
     regularization: Regularisation lambda, see `planning`.
@@ -193,7 +195,7 @@ def localized_terms(
     l2_norm_clip: float,
     options: planning.Options,
 ) -> dict[str, silo_terms.SiloTerms]:
-  """Returns name -> terms, with floor(n / 2^j) records of its own for phase j.
+  """Returns name -> terms. Phase j has floor(n / 2^j) records of its own.
 
   Args:
     silos: Budgets by name, see `planning`.

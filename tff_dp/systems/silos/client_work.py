@@ -215,19 +215,19 @@ def wrap_work(
     private_metrics: Sequence[metrics_lib.PrivateMetric] = (),
     allow_unprotected_metrics: bool = False,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the process around the computation of one silo.
+  """Returns the client work process whose computation at a silo is `work`.
 
   Args:
     work: Computation that maps (trainable weights, silo's data, round) to
-      (`ClientResult`, noised metrics, un-noised metrics). Un-noised metrics
-      leave the silo only if they are allowed to.
+      (`ClientResult`, noised metrics, un-noised metrics).
     weights_type: Type of the model's weights.
     data_type: Type of the silo's data.
     num_rounds: Number of rounds of the run. A further round is an error.
-    release: Release that is stored in the state. It marks the noised results of
-      `work`, unless the noise is added later.
-    private_metrics: Metrics of the noised values, in the same order.
-    allow_unprotected_metrics: Whether un-noised metrics may leave, see
+    release: Release to name in the state. The update and the noised metrics of
+      `work` are marked with it, unless `release.in_sum`.
+    private_metrics: The metric of each noised value, in the order of the
+      values.
+    allow_unprotected_metrics: Whether un-noised metrics leave the silo, see
       `build_minibatch_work`.
   """
   result_type, values_type, unprotected_type = work.type_signature.result
@@ -326,7 +326,7 @@ def _in_order(
     losses: tf.Tensor,
     values: tf.Tensor,
 ) -> tf.Tensor:
-  """Returns one column for each metric, the losses if it has no function."""
+  """Returns one column for each metric. Without a function it is the losses."""
   columns, taken = [], 0
   for metric in private_metrics:
     column = losses

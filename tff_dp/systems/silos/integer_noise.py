@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer noise on integer sums: hockey-stick and Renyi divergences of shifts.
 
-Every distribution here is log-concave (binomial, Skellam, discrete Gaussian).
+Every distribution f here is log-concave (binomial, Skellam, discrete Gaussian).
 Then f(x) / f(x - s) falls in x, so the worst set against a shift s is a
-half-line, and H_E grows with |s|. One coordinate that moves by at most h
-therefore costs as much as a move of exactly h.
+half-line, and the hockey-stick divergence H_E (`privacy_profiles`) grows with
+|s|. One coordinate that moves by at most h therefore costs at most as much as a
+move of exactly h.
 
-A silo draws from a `table` that is exact to 2^-62. The value `lower + i` has
-the weight w_i = round(2^62 P(X = lower + i)). All weights add up to 2^62, so 62
-uniform bits pick a value. Values outside of the table, 14 standard deviations
-away, are never drawn. `distance` bounds the total variation between a draw and
-its distribution. The epsilon of a sum includes the cost of this distance.
+A silo draws from a `table`. The value `lower + i` has the weight w_i =
+round(2^62 P(X = lower + i)). The most likely value also gets the remainder of
+the rounding. So all weights add up to 2^62, and 62 uniform bits pick a value.
+Values outside of the table, 14 standard deviations away, are never drawn.
+`distance` bounds the total variation between a draw and its distribution. The
+epsilon of a sum includes the cost of this distance.
 """
 
 from collections.abc import Sequence
@@ -84,8 +86,9 @@ def binomial(trials: int, probability: float) -> IntegerLaw:
 def skellam(variance: float) -> IntegerLaw:
   """Returns the distribution of a difference of two Poisson variables.
 
-  Each of the two has mean variance / 2. Exact up to rounding: exp(-v) I_|k|(v)
-  at k, with v the variance. Sums of Skellam variables are Skellam.
+  Each of the two has mean v / 2, where v is the variance. Exact up to rounding:
+  the probability of k is exp(-v) I_|k|(v), with I the modified Bessel function.
+  Sums of independent Skellam variables are Skellam.
   """
   _checks.positive(variance=variance)
   reach = math.ceil(_REACH * math.sqrt(variance) + _MARGIN)
@@ -153,7 +156,7 @@ def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Side:
-  """The function sum_x max(f(x) - E f(x - s), 0) of epsilon.
+  """The function sum_x max(f(x) - E f(x - s), 0) of epsilon = ln E.
 
   Its terms are positive up to the x where f(x) / f(x - s) falls to E.
   """
@@ -201,13 +204,13 @@ class _Side:
 def renyi_per_square(
     law: IntegerLaw, *, largest_shift: int, orders: Sequence[float] = ORDERS
 ) -> tuple[np.ndarray, float]:
-  """Returns (max over s of D_alpha(f || f moved by s) / s^2, left out).
+  """Returns (max over s of D_alpha(f || f moved by s) / s^2, mass left out).
 
   Upper bound for 1 <= s <= largest_shift and both directions. D_alpha is the
-  Renyi divergence of order alpha inside a window in which both distributions
-  have mass. The second result bounds the probability that one coordinate is
-  outside of the window. A shift by a vector s costs at most the first result
-  times ||s||^2.
+  Renyi divergence of order alpha inside a window in which f and the moved f
+  have mass. The first result has one number for each order. The second bounds
+  the probability that one coordinate is outside of the window. A shift by a
+  vector s costs at most the first result times ||s||^2.
 
   Args:
     law: Distribution f of each coordinate.
@@ -290,9 +293,9 @@ class Table:
 def distance(law: IntegerLaw) -> float:
   """Returns the total variation between a draw from the table and `law`.
 
-  Upper bound, apart from rounding errors in the probabilities of `law`. In
-  units of 2^-62, it counts 1/2 for each value of the table and the remainder of
-  the rounding. The probability outside of the table is added.
+  Upper bound, apart from rounding errors in the probabilities of `law`. Each
+  value of the table counts 2^-62 / 2. The remainder of the rounding and the
+  probability outside of the table are added.
 
   Args:
     law: Distribution.

@@ -281,7 +281,7 @@ _MOST_EPSILON = 700.0
 def counted(
     epsilon_at: Callable[[float], float], delta: float, distance: float
 ) -> float:
-  """Returns an epsilon of draws, whose distributions are only almost right.
+  """Returns epsilon of draws whose distributions are slightly wrong.
 
   Upper bound. Let tau be the total variation between the draws and the
   distributions that are accounted for. If the distributions give (epsilon, d),
@@ -294,7 +294,8 @@ def counted(
     distance: Total variation tau.
 
   Returns:
-    The epsilon, infinite if the part of delta for tau is larger than delta.
+    The epsilon. It is infinite if tau costs all of delta, or if the search for
+    an epsilon does not end.
   """
   guess = epsilon_at(delta)
   for _ in range(_MOST_GUESSES):
@@ -344,6 +345,10 @@ def calibrate(
     records_per_silo: Number K of records of every silo in a sum.
     min_silos: Number of honest silos promised to be in every sum.
     num_rounds: Number of sums that contain the same record, 1 for one pass.
+
+  Raises:
+    ArgumentError: If a value is outside its range, or if no noise that can be
+      drawn is enough for the budget.
   """
   _checks.one_of(NOISES, noise=noise)
   _checks.integer_at_least(1, records_per_silo=records_per_silo)

@@ -209,9 +209,9 @@ def discrete_gaussian_concentration(
 
 
 def _law_of_number(event) -> integer_noise.IntegerLaw | None:
-  """Returns the noise in a sum of numbers, `None` if there is no exact table.
+  """Returns the distribution of all noise in a sum of numbers, or `None`.
 
-  There is none for vectors, and none for discrete Gaussian shares.
+  There is no exact table for vectors and for discrete Gaussian shares.
   """
   if event.dimension > 1:
     return None

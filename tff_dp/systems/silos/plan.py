@@ -45,8 +45,8 @@ class SiloPlan(plan_base.PlanOfSilos):
 
   Attributes:
     silos: Mapping from name to `SiloBudget`.
-    terms: Mapping from name to `SiloTerms`: its clip norm, phases, sampling and
-      noise.
+    terms: Mapping from name to `SiloTerms`: the silo's clip norm, phases,
+      sampling and noise.
     releases_per_round: Number of noised releases of a silo in a round. For
       local SGD, the number of local steps.
     published_proofs: Whether to use only published bounds, as in
@@ -174,7 +174,7 @@ class SiloPlan(plan_base.PlanOfSilos):
   def event(
       self, *, num_rounds: Optional[int] = None, member: Optional[str] = None
   ) -> dp_accounting.DpEvent:
-    """Returns the event of a silo's messages, for its record with most loss.
+    """Returns the event of a silo's messages, for the record with most loss.
 
     Stated for replace-one of a record (`systems.silos.record_events`). A
     plan with `voids` gives a `NonPrivateDpEvent`.
@@ -289,7 +289,9 @@ class SiloPlan(plan_base.PlanOfSilos):
   def by_silo(
       self, *, num_rounds: Optional[int] = None
   ) -> dict[str, dict[str, Any]]:
-    """Returns name -> epsilon at the silo's own delta, and its limits.
+    """Returns name -> epsilon, delta, budget, and numbers of records, messages.
+
+    Epsilon is at the delta of the silo's own budget.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -66,7 +66,7 @@ not_claimed.limits: nothing is claimed for side channels such as the time of a
 
 
 class PlanOfSilos(base.Plan):
-  """A plan that protects every record of silos, some of which may be absent.
+  """A plan that protects every record of silos. Silos may be absent.
 
   Attributes:
     silos: Mapping whose keys are the public names of the silos.
@@ -163,9 +163,10 @@ class PlanOfSilos(base.Plan):
     return self._present[round_index - 1]
 
   def rounds_trained(self, num_rounds: int) -> int:
-    """Returns in how many of the first `num_rounds` rounds a silo is present.
+    """Returns in how many of the first `num_rounds` rounds any silo is present.
 
-    The process does not count the other rounds, and uses no records in them.
+    The process does not count the rounds without silos, and uses no records in
+    them.
     """
     return sum(map(bool, self._present[:num_rounds]))
 

@@ -87,7 +87,9 @@ class Options:
 def equal_blocks(
     silos: Silos, num_rounds: int
 ) -> dict[str, silo_sampling.DisjointBlocks]:
-  """Returns the blocks of one pass in R rounds: floor(n_i / R) records each.
+  """Returns name -> blocks of floor(n_i / R) of the silo's n_i records.
+
+  They are the blocks of one pass in R rounds.
 
   Args:
     silos: Budgets by name, see the module docstring.
@@ -112,7 +114,8 @@ def equal_blocks(
 def check_silos(silos: Silos) -> None:
   """Raises `ArgumentError` unless silos and weights are complete.
 
-  There must be a silo, and weights for all silos, adding up to 1, or for none.
+  There must be a silo. Either no silo has a weight, or all have weights that
+  add up to 1.
   """
   if not silos:
     raise _checks.ArgumentError('silos', silos, 'at least one silo')
@@ -251,7 +254,7 @@ def compose(
     ] = None,
     releases_per_round: int = 1,
 ) -> process_lib.SiloProcess:
-  """Returns the process around the terms of its silos.
+  """Returns the process of silos with given terms.
 
   Args:
     model: Model, see the module docstring.

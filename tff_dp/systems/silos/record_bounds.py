@@ -8,7 +8,7 @@
 | none | opened sums | the noise that is promised (`integer_plans`) |
 | subsampling | Poisson batches | [derived] proposition 1 of the page below |
 | subsampling | batches of fixed size | as convexity |
-| convexity | both | arXiv:1807.01647, theorem 2; arXiv:2106.08567 |
+| convexity | sampled batches | arXiv:1807.01647, theorem 2; arXiv:2106.08567 |
 
 docs/proofs_silos.md proves the [derived] bounds and the conclusions from the
 papers. 'convexity' is the bound that `silo_sampling` uses with
@@ -41,12 +41,11 @@ _Messages = tuple[tuple[record_events.MessageDpEvent, int], ...]
 
 
 def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
-  """Returns the possible uses of a record, one for each part of the silo.
+  """Returns all that is released about a record, for each part it may be in.
 
-  Each of the results describes everything that is released about the records of
-  one part, or of one combination of parts. Gaussian releases that are not
-  messages are in all results. The result is `None` if there is any other leaf,
-  or if there are too many combinations.
+  If several leaves have parts, there is one result for each combination of
+  parts. Gaussian releases that are not messages are in every result. `None` if
+  there is any other leaf, or if there are too many combinations.
 
   Args:
     leaves: Leaves to account for under replace-one.
@@ -106,7 +105,13 @@ def _together(leaves: run_events.Leaves, method: str) -> _Whole | None:
 def _of_messages(
     alternatives: tuple[_Messages, ...], count: int
 ) -> Iterator[bounds.Bound]:
-  """Yields the bounds on `count` times the worst of some compositions."""
+  """Yields the bounds on messages, for the record with the largest loss.
+
+  Args:
+    alternatives: For each part of the records, the messages over that part. A
+      record is in one part.
+    count: Number of times that all of this happens.
+  """
   sampled = [_uses(messages) for messages in alternatives]
   alone = [
       _added((('gaussian', 1.0, use[2]), n) for use, n in uses)

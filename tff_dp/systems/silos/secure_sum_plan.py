@@ -75,8 +75,8 @@ class SecureSumPlan(plan_base.PlanOfSilos):
 
   The unit of privacy is one record of one silo, and the adjacency is
   replace-one of a record. In round r every silo that is present adds up its
-  records of block r, with a share of integer noise. Only the sum over all of
-  them is opened.
+  records of block r, with a share of integer noise. Only the sum over all these
+  silos is opened.
 
   Attributes:
     silos: Mapping from name to the number of training records.
@@ -255,9 +255,9 @@ class SecureSumPlan(plan_base.PlanOfSilos):
   ) -> dp_accounting.DpEvent:
     """Returns the DP event of the one opened sum that contains a given record.
 
-    There is one sum, because no record is in two, with the noise of all
-    promised silos. Stated for replace-one of a record
-    (`systems.silos.record_events`).
+    No record is in two sums. The event counts the noise of the promised silos,
+    and is stated for replace-one of a record (`systems.silos.record_events`).
+    If the silo is in no sum before the run stops, it is a `NoOpDpEvent`.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -223,7 +223,7 @@ def averaged_result(
 
 
 def _table(legs: tuple[Leg, ...]) -> dict[str, np.ndarray]:
-  """Returns columns with the constants of every round and of one after them."""
+  """Returns columns of constants: one entry for each round, and one after."""
   columns = collections.defaultdict(list)
   for leg in legs:
     for index, stage in enumerate(leg.stages):

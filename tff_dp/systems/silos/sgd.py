@@ -133,7 +133,8 @@ def build_isrl_local_sgd(
   Args:
     model: A `FunctionalModel`, see `planning`.
     silos: Budgets by name, see `planning`. Weights p_i apply to the silos'
-      moves. If all silos can be reached, the mean move is sum_i p_i (v_i - w).
+      moves: if silo i moves the model w to v_i and all silos can be reached,
+      the model moves by sum_i p_i (v_i - w).
     num_rounds: Number of rounds R.
     num_local_steps: Number of steps of a silo between two messages.
     l2_norm_clip: Clip norm, see `planning`.

@@ -42,7 +42,8 @@ class SiloLedger(budget.BudgetLedger):
   """Refuses the round beyond the budget of any silo, or of the whole run.
 
   Each silo pays for the rounds in which it sends. The plan lists these rounds.
-  If other silos send in a round, tell `record`. An absent silo does not pay.
+  If the plan does not list the silos that send, pass their names to `record`.
+  An absent silo does not pay.
 
   The ledger only grows. Do not rewind it with a model: an earlier model can be
   restored, but a release cannot be taken back. To rebuild a ledger, record the

@@ -26,16 +26,17 @@ Uses = tuple[tuple[Use, int], ...]
 
 @dataclasses.dataclass(frozen=True)
 class SiloEvent:
-  """One message of a silo: the sum of a batch's clipped vectors over K, noised.
+  """One message of a silo: the sum of clipped vectors, divided by K, and noise.
 
   Attributes:
-    sampling: Rule that chose the batch, of (expected) size K.
+    sampling: Rule that chose the batch. K is its (expected) size.
     num_records: Number of records n that the batch was chosen from: the whole
       silo, or a phase's part of it.
     l2_norm_clip: Clip norm C. For several noised means over one batch, see
       `joint_noise_multiplier`.
-    sigma: Standard deviation of the noise on the sum over K.
-    scale: Factor by which the noised mean was multiplied. It costs no privacy.
+    sigma: Standard deviation of the noise on the sum divided by K.
+    scale: Factor by which sum and noise were then both multiplied. It costs no
+      privacy.
     first_record: Position of the first record that the batch was chosen from,
       in the silo's order. With `DisjointBlocks`, position of the first record
       of the block, which is K records long.
@@ -122,11 +123,12 @@ class SiloEvent:
 
 
 def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
-  """Returns (sum of m^-2)^(-1/2), for several noised sums over one batch.
+  """Returns (sum of m^-2)^(-1/2) for the noise multipliers m.
 
-  Exact for Gaussian noise: the sums, each divided by its own noise, form one
-  vector. Example: a gradient, and a metric that is clipped to [-B, B]. With
-  noise sigma_B on its mean over K, the metric has the multiplier sigma_B K / B.
+  They are of several noised sums over one batch. Exact for Gaussian noise: the
+  sums, each divided by its own noise, form one vector. Example: a gradient, and
+  a metric that is clipped to [-B, B]. If the metric's sum divided by K has
+  noise sigma_B, the metric has the multiplier sigma_B K / B.
   """
   for noise_multiplier in noise_multipliers:
     _checks.non_negative(noise_multiplier=noise_multiplier)
@@ -136,9 +138,9 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
 
 
 def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
-  """Returns the uses of a record in every stretch of records.
+  """Returns the uses of a record, for every stretch of records.
 
-  The records of a stretch are in the same messages' ranges.
+  All records of a stretch are in the ranges of the same messages.
 
   Args:
     counts: Number of times that each message was sent.
@@ -152,8 +154,9 @@ def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
 def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
   """Returns the event of the messages for the record with the largest loss.
 
-  Blocks and phases on disjoint records are a `DisjointRecordsDpEvent`, which
-  leaves out a stretch of records if another stretch surely costs as much.
+  Blocks and phases on disjoint records are a `DisjointRecordsDpEvent`. It
+  leaves out a stretch of records if another stretch surely costs at least as
+  much.
 
   Args:
     counts: Number of times that each message was sent.
@@ -177,7 +180,7 @@ def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
 
 
 def _stretches(counts, key: Callable[[SiloEvent], Any]) -> list[dict]:
-  """Returns for each stretch of records the number of uses of each key."""
+  """Returns for each stretch of records: key of an event -> number of uses."""
   found: list[dict] = []
   # A message that covers a stretch also covers the last start before it.
   for edge in sorted({event.first_record for event in counts}):

@@ -7,11 +7,12 @@ Gaussian noise of standard deviation sigma on every coordinate. C is the clip
 norm, K the (expected) batch size and n the public number of records. Adjacency:
 one record of the silo is replaced by another one. Everything here is in units
 of C/K: `noise_multiplier` is `sigma K / C`, the standard deviation on the sum
-over the clip norm, and a record adds a vector of norm at most 1.
+divided by the clip norm, and a record adds a vector of norm at most 1.
 
-docs/proofs_silos.md derives the pairs. Each bounds H_E (see
-`privacy_profiles`) for all data, all dimensions and both directions, so rounds
-compose even when they are chosen adaptively.
+docs/proofs_silos.md derives the pairs of distributions behind the profiles.
+Each pair bounds the hockey-stick divergence H_E (see `privacy_profiles`) for
+all data, all dimensions and both directions, so rounds compose even when they
+are chosen adaptively.
 """
 
 import abc
@@ -228,13 +229,13 @@ def poisson_profile(
   """Returns the profile of one Poisson-sampled round.
 
   Exact, rounded up: H_E of P = (1 - q) N(0, s^2) + q N(1, s^2) and Q = (1 - q)
-  N(0, s^2) + q N(-1, s^2). Their ratio grows in y, so the worst set is {y >=
-  c}, with t = exp(c / s^2) solving
+  N(0, s^2) + q N(-1, s^2). The ratio P(y) / Q(y) grows in y, so the worst set
+  is {y >= c}. With E = exp(epsilon), t = exp(c / s^2) solves
 
       q a t^2 - (1 - q) (E - 1) t - E q a = 0,   a = exp(-1 / (2 s^2)).
 
-  y -> -y swaps P and Q, so one profile serves both directions. The pair is the
-  worst of all (docs/proofs_silos.md, proposition 1).
+  y -> -y swaps P and Q, so one profile serves both directions. No other data
+  have a larger H_E (docs/proofs_silos.md, proposition 1).
 
   Args:
     noise_multiplier: Multiplier s.
@@ -275,14 +276,16 @@ def poisson_profile(
 def convex_profile(
     *, noise_multiplier: float, rate: float
 ) -> privacy_profiles.Profile:
-  """Returns q H_E'' at E'' = 1 + (E - 1) / q, of the Gaussian at distance 2.
+  """Returns q times the profile of two Gaussians, at E'' = 1 + (E - 1) / q.
+
+  The two Gaussians have std s and means 2 apart, and E = exp(epsilon).
 
   Upper bound for Poisson and for fixed-size batches, in both directions
   (docs/proofs_silos.md, proposition 2, and for fixed size also
   arXiv:2106.08567). The result is the profile, E >= 1, of (1 - q) N(0, z^2) + q
   N(1, z^2) against N(0, z^2) with z = s / 2. This is the worse direction, and
-  bounds both. So it also covers rounds that differ in their direction, which
-  composing this pair in one direction would not.
+  the profile is used for both. So a composition also covers rounds that differ
+  in their direction, as a composition of this pair in one direction would not.
 
   Args:
     noise_multiplier: Multiplier s.
@@ -351,7 +354,8 @@ def account_noise(
     num_records: Number of records n.
     num_rounds: Number of rounds R in which the silo sends.
     l2_norm_clip: Clip norm C on the gradient of one record.
-    sigma: Standard deviation of the noise on the sum over K. 0 gives infinity.
+    sigma: Standard deviation of the noise on the sum divided by K. 0 gives
+      infinity.
     delta: Target delta, in (0, 1).
     published_proofs: Whether to use only published bounds, as in
       `Sampling.profile`.

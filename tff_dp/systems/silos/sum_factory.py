@@ -15,10 +15,10 @@ Only the sum of the messages over all silos is opened:
 Z is the silo's share of noise, by a `SumPlan` (`integer_plans`): binomial,
 Skellam or discrete Gaussian. It is drawn from a table of 62-bit probabilities
 (`integer_noise`). Coins and noise follow from the records and from a key of the
-round that a silo brings with them. So the same records repeat their message,
-and other records get other noise. Without a key, coins and noise come from the
-kernel of the silo's machine, afresh each time. Messages are bounded, so no sum
-ever wraps.
+round that a silo brings with them. So the same records give the same message
+again, and other records get other noise. Without a key, coins and noise come
+from the kernel of the silo's machine, afresh each time. Messages are bounded,
+so no sum ever wraps.
 
 TFF's own `tff.learning.ddp_secure_aggregator` is not used: in the
 tensorflow-privacy release that TFF 0.87 needs, its Skellam noise is seeded with
