@@ -124,7 +124,7 @@ def tools() -> dict[str, system_lib.Tool]:
 
 
 def offers() -> dict[str, system_lib.Offered]:
-  """Returns what `advise` compares, by name."""
+  """Returns the systems and variants that `advise` compares, by name."""
   return {
       name: offered
       for each in all_systems()

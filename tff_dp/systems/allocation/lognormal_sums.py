@@ -26,8 +26,8 @@ may be far smaller than that noise. Two classes bound it nevertheless:
   c. This is enough for lower tails. For upper tails the largest X must be
   smaller than the distance from the mean of S to c. Otherwise single large X
   make Chernoff's bound useless.
-* `LargeTerm` takes one X above such a limit, whose mass is known to all digits,
-  and the sum of the others. A rounding error is then multiplied by that mass.
+* `LargeTerm` takes one X above a limit, whose mass is known to all digits, and
+  the sum of the other terms. A rounding error is then multiplied by that mass.
 
 Section 4.8 of the same page has the proofs.
 """

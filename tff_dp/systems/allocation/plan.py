@@ -87,7 +87,7 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
     self._check_bound()
 
   def _check_mechanism(self) -> None:
-    """Raises unless the guarantee of the protocol covers the server's noise."""
+    """Raises `ArgumentError` unless the guarantee covers the server's noise."""
     mechanism, protocol = self.mechanism, self.protocol
     allowed = f'None or Independent({self.num_rounds})'
     kinds = mechanism_lib.Independent

@@ -186,8 +186,8 @@ class CyclicAllocation(_Allocation):
     Rounds count from 1.
 
     Args:
-      residue: Residue class, from 0 to p - 1.
-      window: Window, from 0 to E - 1.
+      residue: Residue class, from 0 to `stride` - 1.
+      window: Window, from 0 to `num_windows` - 1.
     """
     per_window = self.slots_per_window
     first = 1 + residue + self.stride * per_window * window
@@ -230,18 +230,19 @@ class CyclicAllocation(_Allocation):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.DpEvent:
-    """Returns the event of E passes of random allocation, see base class.
+    """Returns the event of `num_windows` passes of random allocation.
 
-    A pass stands for a window, and draws 1 of B slots. The event is an upper
-    bound on the loss of a window with more than B slots, and of a residue class
-    with fewer slots than the first class. If the run stops within a window, the
-    pass has only the slots that have begun. Its probability of taking part is
-    then smaller in proportion to the number of these slots.
+    See base class. A pass stands for a window, and draws 1 of
+    `slots_per_window` slots. The event is an upper bound where a window has
+    more slots, or a residue class fewer slots than the first class. If the run
+    stops within a window, the pass has only the slots that have begun. Its
+    probability of taking part is then smaller in proportion to the number of
+    these slots.
 
     Args:
       event: Gaussian event with noise multiplier `noise_multiplier / |c|`,
-        where c is the column of C with the largest norm: the effect of one
-        report on all rounds.
+        where c is the column of the mechanism's matrix C with the largest norm:
+        the effect of one report on all rounds.
       num_rounds: Number of rounds after which the run stops, `None` for all.
     """
     per_window = self.slots_per_window

@@ -84,7 +84,7 @@ def candidate(
     error: str = 'mean',
     neighboring_relation: Optional[run_events.NeighboringRelation] = None,
 ) -> Candidate:
-  """Returns the plan with one stride and the least noise within the budget.
+  """Returns the plan with this stride and the least noise within the budget.
 
   Args:
     num_rounds: Number of rounds T.
@@ -125,7 +125,7 @@ def best(
     max_stride: Optional[int] = None,
     **options,
 ) -> tuple[Candidate, ...]:
-  """Returns the plans that were tried, the one with the least error first.
+  """Returns the candidates that were tried, the least error first.
 
   Tried are stride 1, the longest stride, and the strides on a descent from a
   guess. This choice is a heuristic. Every plan meets (epsilon, delta).

@@ -205,7 +205,7 @@ def _build(
 
 
 class _Keyed(tff.aggregators.UnweightedAggregationFactory):
-  """A factory for `as_weighted_aggregator` whose `create` is `create_keyed`."""
+  """Calls `LocalRandomizerFactory.create_keyed` where TFF calls `create`."""
 
   def __init__(self, randomizer, trainable_type, mean_over):
     self._factory = local_randomizers.LocalRandomizerFactory(

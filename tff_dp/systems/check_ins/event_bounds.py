@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sound bounds on the loss of a check-in or shuffle event, by name.
 
-Every event has several bounds, and the bound 'none' without amplification.
-Which of them is smallest depends on the numbers of the event.
+Every event has the bound 'none' without amplification, and others. Which of
+them is smallest depends on the numbers of the event.
 
 | bound | of | source |
 |---|---|---|
@@ -18,7 +18,8 @@ Which of them is smallest depends on the numbers of the event.
 
 [derived] marks bounds whose proofs are this project's own, in
 docs/proofs_shuffling.md and docs/proofs_check_ins.md. Users can turn them off.
-Published formulas that are wrong are not here.
+For delta0 > 0 clones_by_cohort is [derived], too. Published formulas that are
+wrong are not here.
 """
 
 from collections.abc import Iterator

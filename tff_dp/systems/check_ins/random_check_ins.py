@@ -123,7 +123,7 @@ def theorem_4_1(
 
   Upper bound (arXiv:2007.06605, theorem 4.1):
 
-      exp(4 e0) a^2 eps1^2 / 2 + exp(2 e0) a eps1 sqrt(2 L),
+      exp(4 e0) a^2 eps1^2 / 2 + exp(2 e0) a eps1 sqrt(2 L)
 
   with a = exp(e0) - 1, L = ln(1/delta3) and eps1 = sqrt(1/n + 1/m) +
   sqrt(ln(1/delta2) / n), at the best of some splits delta = delta2 + delta3.
@@ -161,7 +161,7 @@ def theorem_5_1(
 
   Upper bound (arXiv:2007.06605, theorem 5.1):
 
-      exp(3 e0) a^2 / (2 n) + exp(1.5 e0) a sqrt(2 L / n).
+      exp(3 e0) a^2 / (2 n) + exp(1.5 e0) a sqrt(2 L / n)
 
   with a = exp(e0) - 1 and L = ln(1/delta). At n = 1000 and delta = 1e-6 this is
   below e0 only for e0 < 0.874. For d0 > 0 see the module's docstring, with N =
@@ -186,8 +186,8 @@ def expected_dummies_fixed_window(
 ) -> float:
   """Returns the expected number of slots in which nobody checks in.
 
-  Exact: m (1 - p0 / m)^n (arXiv:2007.06605, proposition 3.4). This is not a
-  statement about privacy.
+  Exact: m (1 - p0 / m)^n for n clients, m slots and check-in probability p0
+  (arXiv:2007.06605, proposition 3.4). This is not a statement about privacy.
   """
   _checks.integer_at_least(0, num_clients=num_clients)
   _checks.integer_at_least(1, num_slots=num_slots)
@@ -198,9 +198,9 @@ def expected_dummies_fixed_window(
 def expected_dummies_sliding_window(num_clients: int, *, window: int) -> float:
   """Returns the expected number of updates for which nobody checks in.
 
-  Exact: (n - m + 1) (1 - 1/m)^m, over the n - m + 1 steps from m on that update
-  the model (arXiv:2007.06605, proposition 4.4). This is not a statement about
-  privacy.
+  Exact: (n - m + 1) (1 - 1/m)^m for n clients and a window of m, over the n - m
+  + 1 steps from m on that update the model (arXiv:2007.06605, proposition 4.4).
+  This is not a statement about privacy.
   """
   _checks.integer_at_least(1, window=window)
   _checks.integer_at_least(window, num_clients=num_clients)

@@ -92,7 +92,7 @@ class NonPrivatePlan(base.Plan):
     return self._scheduled.voids
 
   def calibrated(self, *, epsilon: float, delta: float) -> NoReturn:
-    """Raises, because there is no noise to choose."""
+    """Raises `PrivacyRefusedError`, because there is no noise to choose."""
     raise _checks.PrivacyRefusedError(
         f'a NonPrivatePlan cannot meet epsilon={epsilon} at delta={delta}',
         why='the plan adds no noise',

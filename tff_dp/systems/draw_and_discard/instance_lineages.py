@@ -70,8 +70,8 @@ def sample(
 def in_chunks(lineages: Lineages, num_values: int) -> Iterator[Lineages]:
   """Yields all trees, a few at a time, in another order.
 
-  Trees with equally many non-empty edges come together, and empty edges are
-  left out, so that no noise is drawn for them.
+  Trees with about equally many non-empty edges come together, and most empty
+  edges are left out, so that little noise is drawn for nothing.
 
   Args:
     lineages: Result of `sample`.

@@ -72,7 +72,7 @@ class Rules(NamedTuple):
 
 
 def initialize(rules: Rules, weights: tf.Tensor, key: tf.Tensor) -> Pool:
-  """Returns a pool around the weights, float32 of shape [p]."""
+  """Returns a pool around `weights`, a float32 tensor of shape [p]."""
   zero = tf.constant(0, tf.int64)
   has_pending = rules.strategy.name == strategies.SERVER_BATCH
   empty = Pool(

@@ -82,8 +82,8 @@ def build_dp_sgd(
 
   Every example is a client with one local step, so its update is minus its
   gradient. Gradients are clipped one by one. The in-process context
-  (`execution.set_default_context`) gives a worker many examples at once. If
-  they are at least 64, it computes their gradients together, unless an
+  (`execution.set_default_context`) gives a worker many examples at once. A
+  worker with at least 64 examples computes the gradients together, unless an
   operation of the model forbids that (docs/execution.md).
 
   Args:

@@ -33,8 +33,7 @@ class Flags:
     unit: Unit of the plan, 'client' or 'example'.
     text: Beginning of the sentence that describes the kind in `--help`.
     example: Flags of an example for `--help`, without noise, budget and delta.
-    FLAGS: Flags that have another name than their argument of the plan.
-      Argument -> flag.
+    FLAGS: Argument of the plan -> flag, where the names differ.
   """
 
   unit: str

@@ -326,7 +326,10 @@ def _in_order(
     losses: tf.Tensor,
     values: tf.Tensor,
 ) -> tf.Tensor:
-  """Returns one column for each metric. Without a function it is the losses."""
+  """Returns one column for each metric.
+
+  The column of a metric without a function holds the losses.
+  """
   columns, taken = [], 0
   for metric in private_metrics:
     column = losses

@@ -25,6 +25,8 @@ from tff_dp.accounting.curves import gaussian
 class Coefficients(NamedTuple):
   """The linear maps of AC-SA, float64 arrays of shape [num_rounds].
 
+  In a round with the mean message g, they give
+
       w_md = md_of_ag w_ag + md_of_w w              the point that is sent out
       w    = Proj(w_of_md w_md + w_of_w w - w_of_gradient g)
       w_ag = ag_of_w w + (1 - ag_of_w) w_ag         the result
@@ -84,9 +86,9 @@ def accelerated_bound(num_rounds, *, gamma, diameter: float, variance):
 
   Args:
     num_rounds: Number of rounds R.
-    gamma: Step parameter, at least 2 beta.
-    diameter: Distance bound D.
-    variance: Variance bound V^2.
+    gamma: Step parameter, at least twice the smoothness beta of F.
+    diameter: Bound D on the distance of the start from the minimiser.
+    variance: Bound V^2 on the variance of the mean message of a round.
   """
   bias = 2.0 * gamma * diameter**2 / (num_rounds * (num_rounds + 1.0))
   return bias + variance * (2.0 * num_rounds + 1.0) / (6.0 * gamma)
@@ -101,8 +103,8 @@ def best_gamma(num_rounds, *, smoothness: float, diameter: float, variance):
   Args:
     num_rounds: Number of rounds R.
     smoothness: Smoothness beta.
-    diameter: Distance bound D, above 0.
-    variance: Variance bound V^2.
+    diameter: Bound D on the distance of the start from the minimiser, above 0.
+    variance: Bound V^2 on the variance of the mean message of a round.
   """
   product = num_rounds * (num_rounds + 1.0) * (2.0 * num_rounds + 1.0)
   return np.maximum(
@@ -185,15 +187,15 @@ def choose_rounds(
   """Returns R and gamma with the smallest bound for one accelerated pass.
 
   The bound is `accelerated_bound`, on the expected excess risk. Every R from 1
-  to n is tried, with K = floor(n / R) and sigma = z 2 L / K, where z is the
-  noise of one Gaussian release of sensitivity 1. More rounds have a smaller
+  to n is tried, with K = floor(n / R) and sigma = 2 z L / K, where z is the
+  noise std of one Gaussian release of sensitivity 1. More rounds have a smaller
   bias and more noise, so the best R may be far below n.
 
   Args:
     num_records: Number of records n of the smallest silo.
     num_params: Number of parameters d.
     lipschitz: Lipschitz constant L, or the clip norm.
-    diameter: Distance bound D.
+    diameter: Bound D on the distance of the start from the minimiser.
     smoothness: Smoothness beta.
     epsilon: Epsilon of the whole transcript of a silo.
     delta: Delta of the whole transcript of a silo.
@@ -257,7 +259,8 @@ def choose_smoothing(
     epsilon: Epsilon of the whole transcript of a silo.
     delta: Delta of the whole transcript of a silo.
     num_available: Number of silos M that report in a round.
-    diameter: Distance bound D, required unless `strong_convexity` is above 0.
+    diameter: Bound D on the distance of the start from the minimiser, required
+      unless `strong_convexity` is above 0.
     strong_convexity: Strong convexity mu.
   """
   _checks.integer_at_least(1, num_records=num_records)
@@ -319,7 +322,7 @@ def multi_stage_schedule(
     total_rounds: Number of rounds of the run. Choose it first, because V
       depends on it.
     initial_gap: Bound Delta_0 >= F(w_0) - F*.
-    variance: Variance bound V^2.
+    variance: Bound V^2 on the variance of the mean message of a round.
     smoothness: Smoothness beta.
     strong_convexity: Strong convexity mu, above 0.
   """

@@ -5,7 +5,8 @@
     f_b(w, x) = min_v f(v, x) + (b/2) |w - v|^2
 
 is convex and b-smooth. If f is convex and L-Lipschitz in w, then f_b <= f <=
-f_b + L^2 / (2 b). The gradient of f_b is b (w - prox), of norm at most L.
+f_b + L^2 / (2 b). The gradient of f_b is b (w - v) with the minimising v, and
+has norm at most L.
 
 For a loss l(z) of the margin z = <w, x> of a linear model the minimum is over
 one number,
@@ -111,7 +112,10 @@ def build_linear_model(
 
 
 def _absolute(margin, spread, label) -> tf.Tensor:
-  """Returns |u| - s/2 for |u| >= s, else u^2 / (2 s), where u = z - y."""
+  """Returns |u| - s/2 for |u| >= s, else u^2 / (2 s).
+
+  Here u = margin - label and s = spread.
+  """
   distance = tf.abs(margin - label)
   # A spread of 0 is a record of zeros, which never chooses the quadratic.
   within = distance**2 / (2.0 * tf.where(spread > 0, spread, 1.0))
@@ -119,7 +123,10 @@ def _absolute(margin, spread, label) -> tf.Tensor:
 
 
 def _hinge(margin, spread, label) -> tf.Tensor:
-  """Returns 0 for m <= 0, m^2 / (2 s) for m < s, else m - s/2; m = 1 - y z."""
+  """Returns 0 for m <= 0, m^2 / (2 s) for 0 < m < s, else m - s/2.
+
+  Here m = 1 - label * margin and s = spread.
+  """
   missing = 1.0 - label * margin
   within = missing**2 / (2.0 * tf.where(spread > 0, spread, 1.0))
   return tf.where(
@@ -132,7 +139,7 @@ def _hinge(margin, spread, label) -> tf.Tensor:
 def _numeric(loss, lipschitz: float) -> Callable[[Any, Any, Any], tf.Tensor]:
   """Returns the envelope of your own loss, with derivative (z - t) / s.
 
-  Here t is the minimiser, found by search.
+  Here z is the margin, s the spread, and t the minimiser, found by search.
   """
 
   def of_spread(margin, spread, label):

@@ -174,7 +174,7 @@ class SiloPlan(plan_base.PlanOfSilos):
   def event(
       self, *, num_rounds: Optional[int] = None, member: Optional[str] = None
   ) -> dp_accounting.DpEvent:
-    """Returns the event of a silo's messages, for the record with most loss.
+    """Returns the event of a silo's messages, for the record that costs most.
 
     Stated for replace-one of a record (`systems.silos.record_events`). A
     plan with `voids` gives a `NonPrivateDpEvent`.
@@ -403,6 +403,9 @@ class SiloPlan(plan_base.PlanOfSilos):
     Args:
       epsilon: Epsilon of every silo at `delta`. Rounded to the private side.
       delta: Target delta, in (0, 1).
+
+    Raises:
+      PrivacyRefusedError: If the plan has no guarantee.
     """
     _checks.positive(epsilon=epsilon)
     _checks.delta(delta=delta)

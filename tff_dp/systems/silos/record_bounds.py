@@ -88,10 +88,10 @@ class _Whole:
 
 
 def _together(leaves: run_events.Leaves, method: str) -> _Whole | None:
-  """Returns the loss of all leaves together, equal to that of a silo's ledger.
+  """Returns the loss of all leaves together, as a silo's ledger computes it.
 
-  `None` if there are leaves other than releases about a record, or if the
-  method does not give that number.
+  `None` if `uses_of` is `None`, or if `method` gives other numbers than the
+  ledger.
   """
   if method == 'rdp':
     return None

@@ -3,19 +3,21 @@
 """Events for one record of a silo: the silo's messages and opened sums.
 
 All events are stated for replace-one of a record: another record takes its
-place, and the public number of records stays the same. There are two families:
+place, and the public number of records stays the same. An example:
 
     SelfComposedDpEvent(
         PoissonRecordDpEvent(noise_multiplier=4.0, sampling_probability=0.1),
         35)
 
+There are two families:
+
 * A *message* is a noised mean over a batch of one silo, as in `SiloEvent`. The
   silo adds the noise itself, and nobody else is trusted: this is ISRL-DP
   (arXiv:2106.09779). `noise_multiplier` is sigma K / C, the standard deviation
-  on the sum over the clip norm. The event accounts for two vectors of norm C
-  that differ by up to 2 C. Batches are drawn anew for every message, with coins
-  that stay secret. Several noised means over one batch are one message, see
-  `silo_events.joint_noise_multiplier`.
+  on the sum divided by the clip norm. The event accounts for two vectors of
+  norm C that differ by up to 2 C. Batches are drawn anew for every message,
+  with coins that stay secret. Several noised means over one batch are one
+  message, see `silo_events.joint_noise_multiplier`.
 * An *opened sum* is a sum of integers over silos that includes the noise of all
   of them. Nothing else is ever opened. This needs trust in the secure summation
   and in the promised silos.

@@ -78,7 +78,7 @@ def build_secure_sum_sgd(
     min_silos: Number of honest silos promised to be in every sum.
     noise: 'skellam', 'binomial' or 'discrete-gaussian'.
     grid: Number h of steps of the grid from -C to C, at most 256 with binomial
-      noise. Rounding costs as much privacy as sqrt(d) further steps.
+      noise. Rounding costs at most as much privacy as sqrt(d) further steps.
     label_range: Range of labels, see `planning`.
     gamma: Step parameter, see `accelerated.build_accelerated_mb_sgd_erm`.
     stages: Stages, see `accelerated.build_accelerated_mb_sgd_erm`.
@@ -155,7 +155,7 @@ def _check_records(num_records: Mapping[str, int], num_rounds: int) -> None:
 
 
 class _MeanOfRowsFactory(tff.aggregators.UnweightedAggregationFactory):
-  """The decoded mean of the silos' rows, in the shape of the weights."""
+  """Factory of the decoded mean of the silos' rows, shaped like the weights."""
 
   def __init__(self, inner, trainable_type: tff.Type):
     self._inner = inner

@@ -171,7 +171,7 @@ class FixedSize(_WholeBatches):
 
 @dataclasses.dataclass(frozen=True)
 class DisjointBlocks(_WholeBatches):
-  """One pass: round r uses records rK..(r+1)K-1 of an order that stays fixed.
+  """One pass: round r = 0, 1, .. uses records rK..(r+1)K-1 in a fixed order.
 
   No record is in two rounds, so a whole pass costs a record as much as one
   Gaussian release, even if later rounds depend on earlier messages. There are
