@@ -219,11 +219,13 @@ class DrawAndDiscardPlan(base.Plan):
     )
 
   def calibrated(self, *, epsilon: float, delta: float) -> 'DrawAndDiscardPlan':
-    """Returns the plan with the least noise that meets (epsilon, delta).
+    """Returns the plan with a step calibrated to (epsilon, delta).
 
     Only the step of the plan is replaced. The epsilon of the new step is the
-    largest that fits, less at most a part in 10^6. The returned plan's epsilon
-    is never above `epsilon`. A step with Gaussian noise also gets `delta`.
+    largest up to `epsilon` that fits, less at most a part in 10^6. (With
+    Laplace noise on many weights, a larger one may fit at `delta`, too. It is
+    not searched for.) The returned plan's epsilon is never above `epsilon`. A
+    step with Gaussian noise also gets `delta`.
 
     Args:
       epsilon: Epsilon of all participations of a client.
