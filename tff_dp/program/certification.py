@@ -130,7 +130,7 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
     plan: Plan whose epsilon is stated. Default: the plan that the process
       names. The builders of `tff_dp.learning` keep it in `process.plan`. An
       aggregator made by `plan.aggregator()` names it in its graph. Pass a
-      `NonPrivatePlan`, a plan of silos after `with_availability`, or the plan
+      `NonPrivatePlan`, a plan after `with_availability`, or the plan
       of an aggregator that another Python process made.
 
   Raises:
