@@ -69,8 +69,8 @@ def png(made: Any) -> bytes:
 def svg(draw: Callable[[], Any], *, name: str, description: str) -> str:
   """Returns an SVG element for an HTML page, in the colours of the page.
 
-  Text and axes have the current colour. The lines have the custom properties
-  `--line-1` to `--line-4`.
+  Text and axes have the current colour. The colours of the lines are the
+  custom properties `--line-1` to `--line-4` of the page.
 
   Args:
     draw: Function that returns a figure.
@@ -124,10 +124,10 @@ def count(axis) -> None:
 
 
 def log(axis) -> None:
-  """Puts plain numbers on a logarithmic matplotlib axis, after data are drawn.
+  """Labels a logarithmic axis with plain numbers. Call it after drawing data.
 
   Args:
-    axis: Axis of a plot, `axes.xaxis` or `axes.yaxis`.
+    axis: Axis of a matplotlib plot, `axes.xaxis` or `axes.yaxis`.
   """
   from matplotlib import ticker  # pylint: disable=g-import-not-at-top
 

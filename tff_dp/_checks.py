@@ -192,8 +192,8 @@ def client_key(client_id: str | bytes) -> bytes:
   """Returns the bytes that identify a client: 'a' and b'a' are the same.
 
   Raises:
-    ArgumentError: If it has no bytes in UTF-8.
-    TypeError: If it is neither `str` nor `bytes`.
+    ArgumentError: If UTF-8 cannot encode the id.
+    TypeError: If the id is neither `str` nor `bytes`.
   """
   if isinstance(client_id, str):
     try:
@@ -216,8 +216,8 @@ def client_key(client_id: str | bytes) -> bytes:
 def distinct_clients(**argument: Iterable[str | bytes]) -> None:
   """Raises unless the ids in the argument belong to different clients.
 
-  A client that is listed twice takes part twice where everybody takes part
-  once, and counts as two in a crowd.
+  A client that is listed twice would take part twice, and would count as two
+  clients where a guarantee needs a crowd.
   """
   name, client_ids = _single(argument)
   keys = [client_key(client_id) for client_id in client_ids]
@@ -266,8 +266,8 @@ def clip_norm(**argument) -> None:
 def delta(**argument) -> None:
   """Raises unless the argument is above 0 and small enough to promise anything.
 
-  The check is for a delta that is stated or planned. A privacy profile has a
-  value at every delta.
+  The check is for a delta that is stated or planned. A privacy profile accepts
+  every delta.
   """
   name, value = _single(argument)
   if not _is_real(value) or not 0 < value <= _MAX_DELTA:

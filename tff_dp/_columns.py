@@ -59,10 +59,10 @@ class Column:
   def pip_words(self) -> tuple[str, str]:
     """Arguments of `pip` that install the lock, then tff_dp from its checkout.
 
-    There are two calls, because pip refuses a folder where it asks for hashes.
-    TFF and tensorflow-privacy declare that they stop before Python 3.12, so pip
-    must ignore that there. README.md and the notebooks have the same lines, and
-    a test compares them.
+    There are two calls, because pip refuses a folder if it checks hashes. TFF
+    and tensorflow-privacy declare that they need a Python before 3.12. In
+    columns B and C, pip is told to ignore that. README.md and the notebooks
+    have the same lines, and a test compares them.
     """
     quiet = '-q ' if self is COLAB else ''
     newer = '--ignore-requires-python ' if self.needs_shim else ''

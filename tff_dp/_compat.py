@@ -168,8 +168,9 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
 
   The columns are the eager tensors that the dataset cuts its elements from. The
   number of rows per element is None if an element is one row. The whole result
-  is None unless the dataset is plainly `Dataset.from_tensor_slices`, or that
-  followed by `batch`. Checked against TensorFlow 2.14.1 and 2.21.0.
+  is None unless the dataset is `Dataset.from_tensor_slices`, or that followed
+  by one `batch`. Options and `prefetch` may come in between. Checked against
+  TensorFlow 2.14.1 and 2.21.0.
 
   Args:
     dataset: A `tf.data.Dataset`.
@@ -195,10 +196,11 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
 
 
 def unordered_datasets(dataset) -> Iterator[str]:
-  """Yields the parts of a dataset that may change its order each time.
+  """Yields names of the operations by which a dataset may change its order.
 
-  These are shuffles, and maps that do not keep the order, also inside functions
-  that make datasets. Checked against TensorFlow 2.14.1 and 2.21.0.
+  These are shuffles, and maps that do not keep the order. They are also found
+  in the dataset's functions that make datasets. Checked against TensorFlow
+  2.14.1 and 2.21.0.
 
   Args:
     dataset: A `tf.data.Dataset`.
@@ -253,9 +255,12 @@ def loss_directions(distribution) -> tuple:
 def loss_masses(distribution) -> tuple:
   """Returns (lower, probs, infinite mass) of the losses, for each direction.
 
+  `probs[i]` is the probability of a loss of `(lower + i)` grid intervals, and
+  the infinite mass is the probability of an infinite loss. The directions are
+  those of `loss_directions`.
+
   Args:
-    distribution: A `PrivacyLossDistribution` of dp_accounting. `probs[i]` is
-      the probability of a loss of `(lower + i)` intervals.
+    distribution: A `PrivacyLossDistribution` of dp_accounting.
   """
   # pylint: disable=protected-access
   dense = [pmf.to_dense_pmf() for pmf in loss_directions(distribution)]
@@ -274,7 +279,7 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 def _check_python() -> list[Finding]:
-  """Returns the nearest column, and whether this Python belongs to it."""
+  """Returns two findings: the nearest column, and the version of Python."""
   expected = COLUMN.python_versions
   status, advice = Status.OK, ''
   if sys.version_info[:2] not in COLUMN.pythons:
@@ -408,10 +413,11 @@ def _check_worker_binary() -> Finding:
 
 
 def check_environment() -> list[Finding]:
-  """Returns one finding per requirement, without importing any of them.
+  """Returns the findings about this environment, without importing a package.
 
   It reads which packages are installed. `require_tff` and `tff-dp doctor` find
-  out whether they also load.
+  out whether they also load. A package that may have any version has a finding
+  only if it is missing.
   """
   return [
       *_check_python(),
@@ -423,7 +429,10 @@ def check_environment() -> list[Finding]:
 
 
 def causes(findings: list[Finding]) -> str:
-  """Returns the broken requirements, each once, or '' if nothing is broken."""
+  """Returns text that names what is broken, each item once, or '' if nothing.
+
+  If Python or the platform is wrong, the text names nothing else.
+  """
   broken = [finding for finding in findings if finding.status is Status.BROKEN]
   # With a wrong Python or platform the rest can only be broken, too.
   roots = [finding for finding in broken if finding.name in _ROOT_CAUSES]
@@ -437,7 +446,7 @@ def causes(findings: list[Finding]) -> str:
 
 
 def explain(findings: list[Finding]) -> str:
-  """Returns the broken requirements and the recipe, in a sentence or two."""
+  """Returns what is broken and the recipe, in a sentence or two."""
   broken = causes(findings)
   if not broken:
     return f'To get the tested set: {RECIPE}.'
@@ -453,7 +462,8 @@ def require_tff():
   older than the tested one.
 
   Raises:
-    BrokenEnvironmentError: If TFF cannot be imported, or is too old.
+    BrokenEnvironmentError: If TFF cannot be imported, is half loaded or too
+      old, or if `tf.keras` is Keras 3.
   """
   prepare_imports()
   _refuse_half_loaded_tff()
@@ -546,8 +556,8 @@ def _let_wrapped_dicts_be_saved() -> None:
   that with `hasattr`. From 4.6 on, which Jupyter brings, it reads `__dict__`
   first, and the wrapper raises a TypeError there. In that case this function
   makes `hasattr` answer again. Checked with typing_extensions 4.5.0 and 4.16.0.
-  On Python 3.11 it is the only protocol that TensorFlow 2.14 checks and that is
-  not of the standard library's kind.
+  On Python 3.11 no other protocol that TensorFlow 2.14 checks comes from
+  typing_extensions.
   """
   protocol = private_tensorflow('trace').SupportsTracingProtocol
   # pylint: disable-next=protected-access
@@ -587,7 +597,7 @@ def _see_context_of_import() -> None:
 
 @functools.cache
 def _context_of_import() -> weakref.ReferenceType:
-  """Returns the context that TFF had when we first saw it.
+  """Returns a weak reference to the context that TFF had when we first saw it.
 
   TFF gives the thread that imports it a context on its own worker, and all
   other threads one that refuses to compute.

@@ -110,7 +110,7 @@ def _again(fields: dict) -> ClientComputationError:
 
 @contextlib.contextmanager
 def naming_clients(client_ids: Sequence[str | bytes]) -> Iterator[None]:
-  """Adds the client's id to the error of a client that fails in its block.
+  """Adds the client's id to the error if a client fails in the `with` block.
 
   Args:
     client_ids: Ids of the clients of the call, in order.
@@ -149,6 +149,8 @@ def _secret_trace(error: BaseException) -> str:
 
 def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
   """Appends the trace of an error to a file under `secret/`, if possible.
+
+  Adds a note with the path to the error. The trace may show clients' data.
 
   Args:
     path: Path of the file.

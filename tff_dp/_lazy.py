@@ -24,8 +24,8 @@ def names(
   Args:
     package: Full name of the package.
     homes: Public name -> full name of the module that defines it.
-    on_tff: Names that need TensorFlow Federated. If that is missing, their use
-      raises an error that says in one sentence how to install it.
+    on_tff: Names that need TensorFlow Federated (TFF). If TFF is missing, using
+      such a name raises an error that says how to install TFF.
   """
   on_tff = frozenset(on_tff)
 
@@ -105,5 +105,5 @@ class Aliases(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     return module
 
   def exec_module(self, module: types.ModuleType) -> None:
-    """Gives the module its own spec back. It has been executed."""
+    """Gives the module its own spec back. `create_module` has executed it."""
     module.__spec__ = self._specs.pop(module.__spec__.name)

@@ -5,7 +5,7 @@
 TensorFlow logs a warning for each operation that fails. The warning quotes the
 client's data, such as a label. The log level was set when TensorFlow was
 loaded, perhaps before this package, and cannot be changed later. So `Diversion`
-points file descriptor 2 at a secret file in the meantime. Python's own
+points file descriptor 2 at a secret file while clients work. Python's own
 `sys.stderr` still leads to the screen. Log handlers that hold an older
 `sys.stderr` write to the file, and so does `tf.print`.
 """
@@ -100,10 +100,11 @@ class Diversion:
 
 @contextlib.contextmanager
 def silence() -> Iterator[None]:
-  """Returns a block in which the output is dropped, or stays diverted.
+  """Returns a block in which the output is dropped.
 
-  It is for workers of a cluster. Their errors travel to the driver, and other
-  people may read their screens.
+  Inside a block of `Diversion.active` the output goes on to the diversion's
+  file. The function is for workers of a cluster, whose errors travel to the
+  driver, and whose screens other people may read.
   """
   if _diverted:
     yield
@@ -174,8 +175,8 @@ def _flush() -> None:
 def warn_if_clients_show() -> None:
   """Warns once if TensorFlow may print data of clients.
 
-  The context calls it before clients work. Inside a `Diversion` it is silent,
-  because the output goes to a file.
+  The context calls it before clients work. In a block of `Diversion.active` it
+  is silent, because the output goes to a file.
   """
   global _has_warned
   if _has_warned or _diverted or not _is_loud():

@@ -38,8 +38,8 @@ def quiet_start_up() -> None:
   because three harmless messages at start-up have the level ERROR. TensorFlow's
   errors still arrive as exceptions. A TF_CPP_MIN_LOG_LEVEL that the user has
   set wins, and TFF_DP_DEBUG=1 leaves everything as it is. The line that
-  TensorFlow logs for every SavedModel, for example in tff.program, is off, too.
-  Notebooks print it twice.
+  TensorFlow logs for every SavedModel, for example in tff.program, is off, too,
+  because notebooks print it twice.
   """
   if is_debug():
     return
@@ -60,12 +60,12 @@ def _is_no_asset_line(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def without_noise():
-  """Holds back stderr inside, then writes it again without the noise.
+  """Holds back stderr in its block, then writes it out without the noise.
 
   Noise is C++ messages of level INFO, and a warning about early messages.
-  Nothing else gets lost, unless the process is killed inside. A user who asks
-  for level INFO gets the noise. If TensorFlow is loaded already, nothing is
-  held back.
+  Nothing else gets lost, unless the process is killed in the block. A user who
+  asks for level INFO gets the noise. If TensorFlow is loaded already, nothing
+  is held back.
   """
   wants_info = is_debug() or os.environ.get('TF_CPP_MIN_LOG_LEVEL') == '0'
   loaded = sys.modules.get('tensorflow')

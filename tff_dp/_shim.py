@@ -52,8 +52,8 @@ class Entry:
     name: Dotted name of the module.
     feature: Feature that does not work without it. It begins the error message.
     checked: Versions that the entry was checked against.
-    needs: A module, or `module:attribute`, without which the real module cannot
-      be imported either. The attribute may have dots.
+    needs: A module, or `module:attribute`, that the real module needs. If it is
+      missing, the placeholder is served. The attribute may have dots.
   """
 
   name: str
@@ -213,7 +213,10 @@ class _LoaderInside(importlib.abc.Loader):
 
 
 def _execute(loader, module) -> None:
-  """Runs a module by its own loader, which resource readers need later."""
+  """Runs a module by its own loader, and leaves that loader in the module.
+
+  Readers of the package's resources need it later.
+  """
   module.__loader__ = module.__spec__.loader = loader
   loader.exec_module(module)
 
@@ -298,11 +301,11 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def install(around_tensorflow=contextlib.nullcontext) -> None:
-  """Puts the finder in front. A second call changes nothing.
+  """Puts the finder in front of Python's own. A second call changes nothing.
 
   Args:
-    around_tensorflow: Function that returns a context manager for TensorFlow's
-      own import.
+    around_tensorflow: Function that returns a context manager. TensorFlow's own
+      import runs inside it.
   """
   if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
     sys.meta_path.insert(0, _Finder(around_tensorflow))

@@ -24,9 +24,10 @@ def saying(what: str, *, mode: str = 'auto', stream=None) -> Iterator[None]:
 
   Args:
     what: What the block does, as 'importing TensorFlow Federated'.
-    mode: Display as for `tff_dp.program.train`: 'plain' and 'quiet' show
-      nothing, and so does 'auto' where stderr is no terminal.
-    stream: Terminal to write to. Default: stderr.
+    mode: Display as for `tff_dp.program.train`. 'plain' and 'quiet' show
+      nothing.
+    stream: Stream to write to. Default: stderr. If it is no terminal, nothing
+      is shown.
   """
   stream = sys.stderr if stream is None else stream
   if mode in ('plain', 'quiet') or not _is_terminal(stream):

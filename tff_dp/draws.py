@@ -88,11 +88,17 @@ def missing_delta(epsilon: float) -> float:
   """Returns an upper bound on the increase of delta because draws end.
 
   Let tau be the total variation distance between all draws of a run and their
-  distributions, not counting the grid. Then (epsilon, delta) of the
-  distributions becomes (epsilon, delta + (1 + e^epsilon) tau) of the draws:
-  P(S) <= P_law(S) + tau <= e^epsilon Q_law(S) + delta + tau <= e^epsilon (Q(S)
-  + tau) + delta + tau. Each draw adds its missing mass to tau, at most 2^-965,
-  and a run has at most 2^80 draws.
+  distributions, not counting the grid. Let P(S) and Q(S) be the probabilities
+  of a set S of outputs for two neighbours, and P_law(S), Q_law(S) those with
+  draws from the distributions. If (epsilon, delta)-DP holds for the
+  distributions, then (epsilon, delta + (1 + e^epsilon) tau)-DP holds for the
+  draws:
+
+  P(S) <= P_law(S) + tau <= e^epsilon Q_law(S) + delta + tau
+  <= e^epsilon (Q(S) + tau) + delta + tau.
+
+  Each draw adds its missing mass to tau, at most 2^-965, and a run has at most
+  2^80 draws.
 
   Args:
     epsilon: Epsilon, at least 0. Infinity gives 1.
@@ -109,8 +115,9 @@ def counted(epsilon: float, delta: float) -> float:
     delta: Target delta, in (0, 1).
 
   Returns:
-    `epsilon` if `missing_delta` is below the last bit of delta, else infinity,
-    which happens only for an epsilon of some hundreds.
+    `epsilon` if `missing_delta(epsilon)` is at most 2^-54 times delta, which
+    float64 rounds away. Else infinity, which happens only for an epsilon of
+    some hundreds.
   """
   if missing_delta(epsilon) > _LAST_BIT_OF_DELTA * delta:
     return math.inf

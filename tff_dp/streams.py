@@ -80,7 +80,8 @@ def random_root_key() -> tf.Tensor:
 def insecure_root_key(seed: int) -> tf.Tensor:
   """Returns the root key that belongs to a seed, for tests only.
 
-  Anybody who knows the seed can subtract the noise, so it voids the guarantee.
+  Anybody who knows the seed can subtract the noise, so a seed voids the
+  guarantee.
   Neighbouring seeds share nothing, because the key is a hash of the seed.
   """
   _checks.integer_at_least(0, insecure_seed=seed)
@@ -88,9 +89,9 @@ def insecure_root_key(seed: int) -> tf.Tensor:
 
 
 def fold_in(key: tf.Tensor, data) -> tf.Tensor:
-  """Returns the child of a key that belongs to an integer, int64 of shape [2].
+  """Returns the child key of `key` for an integer `data`, int64 of shape [2].
 
-  All 128 bits of a child are output of the generator.
+  All 128 bits of a child key are output of the generator.
   (`tf.random.experimental.stateless_fold_in` keeps 64 bits of the parent and
   stores `data` in the other 64.) Different `data` give different generator
   inputs.
@@ -182,9 +183,10 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 
 def _with_tails(pairs: tf.Tensor, limit: float, key: tf.Tensor) -> tf.Tensor:
-  """Returns pairs of normals, [n, 2], with new radii for far pairs.
+  """Returns the pairs of normals, [n, 2], with new radii for far ones.
 
-  `key` is the key of the pairs.
+  A pair is far if its squared radius is above `limit`. `key` is the key that
+  drew the pairs.
   """
   squared = tf.reduce_sum(tf.square(pairs), 1)
   far = tf.where(squared > limit)
@@ -221,7 +223,10 @@ def uniforms(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 
 def integers(shape, key: tf.Tensor, *, below, dtype=tf.int64) -> tf.Tensor:
-  """Returns integers in [0, below), uniform up to below / 2^64 (int32: 2^32).
+  """Returns integers in [0, below) that are nearly uniform.
+
+  The probability of an integer differs from 1 / below by a relative error of at
+  most below / 2^64, with int32 below / 2^32.
   """
   return tf.raw_ops.StatelessRandomUniformIntV2(
       shape=shape,
@@ -245,8 +250,8 @@ def _generator(key: tf.Tensor) -> dict[str, object]:
 def laplace(shape, key: tf.Tensor) -> tf.Tensor:
   """Returns Laplace draws of scale 1, float64, whose end `draws` states.
 
-  A draw has one bit for the sign and 63 in the logarithm. Small words get more
-  bits.
+  A draw is made from 64 bits: one gives the sign, and the size is minus the
+  logarithm of the other 63. If those are a small number, more bits follow.
   """
   drawn = bits(shape, key)
   flat = tf.reshape(tf.bitwise.bitwise_and(drawn, _WORD_MASK), [-1])

@@ -164,7 +164,8 @@ def _assume(arguments: argparse.Namespace) -> None:
 
 
 def _progress():
-  """Returns a function that shows the current system on a terminal."""
+  """Returns a function that prints the current system, `None` off a terminal.
+  """
   if not sys.stderr.isatty():
     return None
   return lambda name: print(f'calibrating {name} ...', file=sys.stderr)
@@ -305,7 +306,7 @@ def _rests_on_own_proofs(offer: offers.Offer) -> bool:
 
 
 def _about(offer: offers.Offer) -> list[str]:
-  """Returns lines about the assumptions of an offer."""
+  """Returns lines about an offer, with the assumptions that it rests on."""
   if offer.unit == 'client':
     relation = run_events.NeighboringRelation(offer.neighboring_relation)
     neighbours = relation.description

@@ -154,7 +154,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _attempts(answers: dict[str, dict]) -> list[_compat.Finding]:
-  """Returns findings of loading TFF, and computing with it, in a child."""
+  """Returns the findings that the child's answers give."""
   findings = []
   for name, answer in answers.items():
     if 'error' in answer:
@@ -228,7 +228,9 @@ def _worker_findings(found: list[dict[str, str]]) -> list[_compat.Finding]:
 
 
 def _ask_child(**asked: object) -> dict[str, dict]:
-  """Returns attempt -> {'result': ...} or {'error': why}, up to the last one.
+  """Returns name of an attempt -> {'result': ...} or {'error': why}.
+
+  The first attempt that failed is the last entry.
 
   Args:
     **asked: The arguments of `doctor_probe.main`.

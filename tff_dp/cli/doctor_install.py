@@ -85,7 +85,10 @@ def _lines(target: str) -> list[str]:
 
 
 def _running() -> str:
-  """Returns the target that runs this, or the Python version if none does."""
+  """Returns the target for the Python that runs this, such as '3.11'.
+
+  It is its version also if that is no target, and 'colab' on Colab.
+  """
   is_colab = _compat.installed_version('google-colab') is not None
   python = sys.version_info[:2]
   if is_colab and python in _columns.COLAB.pythons:

@@ -136,7 +136,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE)
 
   def _check_value(self, action, value):
-    """Suggests the nearest command or kind for one that does not exist."""
+    """For a command or kind that does not exist, names the nearest, and exits.
+    """
     if action.nargs != argparse.PARSER or value in action.choices:
       super()._check_value(action, value)
       return

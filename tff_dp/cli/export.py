@@ -151,7 +151,12 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _built(name: str, where: str | None) -> Any:
-  """Returns the result of the function that a flag names, else `None`."""
+  """Returns the result of the function that a flag names.
+
+  Args:
+    name: Name of the flag, without dashes.
+    where: Value of the flag, `MODULE:FUNCTION`. `None` returns `None`.
+  """
   if where is None:
     return None
   module, colon, function = where.partition(':')

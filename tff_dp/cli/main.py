@@ -177,7 +177,10 @@ def run_of(arguments: argparse.Namespace) -> Any:
 
 
 def _with_events(words: list[str]) -> list[str]:
-  """Returns the words with `--events` before the path of a run."""
+  """Returns the words, with `--events` put before the path of a run.
+
+  Only `account` and `statement` can have a path there.
+  """
   takes_events = words[:1] in (['account'], ['statement'])
   if takes_events and len(words) > 1 and os.path.exists(words[1]):
     if words[1] not in systems.commands():
@@ -249,7 +252,8 @@ def _account(arguments: argparse.Namespace) -> int:
 
 
 def _write_plot(arguments: argparse.Namespace, described: Any) -> None:
-  """Draws epsilon over rounds, or the special picture of a kind of runs."""
+  """Writes the picture of the run's kind if it has one, else epsilon by round.
+  """
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.cli import plots
 

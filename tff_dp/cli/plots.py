@@ -88,7 +88,7 @@ def write_epsilons(
     path: The file.
     arguments: Arguments of the command.
     epsilons_of: Function from arguments to epsilon by the name of the bound.
-    varied: Flag on the horizontal axis, up to its given value.
+    varied: Name of the flag on the horizontal axis. The axis ends at its value.
     title: Title above the picture.
   """
   lines = {}

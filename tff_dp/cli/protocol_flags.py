@@ -32,8 +32,8 @@ class Kind(NamedTuple):
   Attributes:
     description: Text for `--help`, which continues `SAYS`.
     examples: Examples for `--help`.
-    required: Names of required flags, among those that protocols share.
-    optional: Names of optional flags, among the same.
+    required: Names of the flags in `_FLAGS` that this kind requires.
+    optional: Names of the flags in `_FLAGS` that this kind also accepts.
     varied: Flag on the horizontal axis of `--plot`.
   """
 
@@ -103,7 +103,7 @@ def add_arguments(parser: errors.Parser, kind: Kind, command: str) -> None:
 
 
 def add_guarantee(parser: errors.Parser) -> None:
-  """Adds the flags that follow the ones of the noise."""
+  """Adds the flags for clip norm, delta and the choice of bounds."""
   add = parser.add
   add_clip_norm_and_delta(parser)
   add('--bound', metavar='NAME', default='best', help='use only this one of the'
@@ -160,7 +160,10 @@ def calibrated(
     arguments: argparse.Namespace,
     plan_of: Callable[[argparse.Namespace], protocol_plan.ProtocolPlan],
 ) -> tuple[results.PlanRun, dict[str, Any]]:
-  """Returns the run within the budget, and the solution."""
+  """Returns the run with the noise that the budget needs, and the solution.
+
+  The solution says for what number the plan was solved, and its value in words.
+  """
   plan = plan_of(arguments).calibrated(
       epsilon=arguments.epsilon,
       delta=arguments.delta,

@@ -72,12 +72,15 @@ def show(
 
 
 def up(value: float | str) -> str:
-  """Returns a JSON number for people, rounded up."""
+  """Returns a JSON number as text for people, rounded up."""
   return rounding.rounded_up(rounding.from_json_number(value))
 
 
 def rounded_down(value: float) -> str:
-  """Returns `value` > 0 rounded down, for an epsilon that sets the noise."""
+  """Returns `value` > 0 as text, rounded down.
+
+  It is for an epsilon that sets the noise.
+  """
   return rounding.rounded_up(value * (1 - 1e-6), digits=7)
 
 

@@ -49,7 +49,10 @@ class ClientList:
     return leaves_lib.Reader(self.type_spec)
 
   def leaves(self, client: int) -> leaves_lib.Leaves | None:
-    """Returns a client's value for a chunk. See `leaves.Reader`."""
+    """Returns a client's leaves, or None if its value cannot be read.
+
+    See `leaves.Reader`.
+    """
     return self._reader(self.members[client])
 
 

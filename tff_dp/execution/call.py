@@ -53,9 +53,9 @@ class Failures:
       self._errors[client] = error
 
   def is_beyond(self, client: int) -> bool:
-    """Returns whether an earlier client has failed.
+    """Returns whether a client before this one has failed.
 
-    Clients before the failed one still run, so that the same client is named
+    Clients before the failed one still run. So an error names the same client
     for any number of workers.
     """
     if not self._errors:
@@ -144,6 +144,7 @@ class Call:
     Raises:
       TypeError: If a client's data does not match its type.
       ClientComputationError: If the work of a client failed.
+      concurrent.futures.CancelledError: If `cancel` was called.
     """
     schedule = self._program.schedule
     if self._num_clients:
@@ -158,7 +159,7 @@ class Call:
     return self._result()
 
   def _wait(self, futures: list[concurrent.futures.Future]) -> list:
-    """Returns the results. An interrupt ends the work behind them."""
+    """Returns the results of the futures. An interrupt cancels the call."""
     try:
       concurrent.futures.wait(futures)
     except BaseException:
@@ -188,13 +189,14 @@ class Call:
         self._running.remove(cancellation)
 
   def _flat(self, symbolic) -> list[tf.Tensor]:
-    """Returns the tensors of a single node, or of a structure of nodes."""
+    """Returns the tensors of a server's node, or of a structure of such nodes.
+    """
     if isinstance(symbolic, (list, Struct)):
       return [tensor for part in symbolic for tensor in self._flat(part)]
     return values.fresh(self._single[symbolic])
 
   def _unpack(self, nodes, skeletons, tensors, target: dict) -> None:
-    """Cuts a flat list of tensors into the nodes' parts."""
+    """Cuts a flat list of tensors. The part of each node goes to `target`."""
     start = 0
     for node, skeleton in zip(nodes, skeletons):
       end = start + len(values.flat_specs(skeleton))
@@ -222,11 +224,11 @@ class Call:
     )
 
   def _partial_sums(self, number: int, zeros, failures) -> list[list]:
-    """Does a pass and returns the flat accumulators of the shares, in order.
+    """Does a pass and returns one list of flat accumulators for each share.
 
-    Client values that the call needs later go to `_kept`. All other work of a
-    call is the server's. A subclass that runs clients elsewhere overrides only
-    this method.
+    A share is the clients of one worker. Client values that the call needs
+    later go to `_kept`. All other work of a call is the server's. A subclass
+    that runs clients elsewhere overrides only this method.
     """
     num_workers = min(len(self._program.worker_devices), self._num_clients)
     return self._wait([
@@ -283,7 +285,7 @@ class Call:
   def _leaves(self, one_pass) -> Callable[[int], leaves_lib.Leaves | None]:
     """Returns a function from a client to its leaves.
 
-    It returns None for a client that must have a separate call.
+    The function returns None for a client that must have a separate call.
     """
     given = [self._given.clients.get(node) for node in one_pass.client_inputs]
     if self._max_clients_per_call == 1 or None in given:

@@ -251,6 +251,8 @@ def create_native_context(
     ArgumentError: If a value is not allowed.
     NativeWorkerError: If the worker cannot be started, or does not exist for
       this Python.
+    BrokenEnvironmentError: If there is no usable worker binary.
+    OSError: If `log_path` cannot be written.
   """
   _checks.integer_at_least(0, default_num_clients=default_num_clients)
   if not _compat.COLUMN.has_worker:

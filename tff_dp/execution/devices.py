@@ -198,7 +198,7 @@ def allow_waiting_threads() -> None:
 
 
 def _allow_memory_growth() -> None:
-  """Lets all GPUs grow, or changes none of them. Never fails."""
+  """Lets the memory of all GPUs grow, or changes no GPU. Never fails."""
   gpus = tf.config.list_physical_devices('GPU')
   try:
     # TensorFlow refuses to start if growth differs between GPUs. So a choice

@@ -139,7 +139,8 @@ def close_from_anywhere(close: Callable[[], None]) -> None:
 
   Python has already forgotten such a thread, and would register it again for
   ever if it waited for other threads. So a new thread closes the context. Only
-  the main thread, which also handles the end of the interpreter, closes itself.
+  in the main thread, which also handles the end of the interpreter, the context
+  is closed at once.
   """
   if threading.get_ident() == threading.main_thread().ident:
     close()
@@ -279,8 +280,9 @@ def create_sync_in_process_context(
     max_concurrent_clients: Number of workers, which are spread over the
       devices. Default: one for each listed device. With one worker, aggregation
       gives the same bits as TFF's own runtime. More workers add up in another
-      order, which depends only on their number. Training depends on that number
-      and on the threads within an operation, but not on other cores.
+      order, which depends only on their number. The bits of a training depend
+      on that number and on the number of threads within an operation, but on no
+      other number of cores.
     default_num_clients: Number of clients of a computation whose arguments do
       not determine it.
     max_clients_per_call: Largest number of clients that a worker trains in one

@@ -79,7 +79,8 @@ def check_like(found: Mapping[str, Any], like: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _refusing(what: str) -> Iterator[None]:
-  """Turns all errors that parsers raise for foreign bytes into one."""
+  """Turns any error that a parser raises for foreign bytes into a `ValueError`.
+  """
   try:
     yield
   except Exception as error:  # pylint: disable=broad-except

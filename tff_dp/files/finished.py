@@ -45,7 +45,9 @@ def rounds_of(
     program: Mapping[str, Any],
     config: Mapping[str, Any],
 ) -> int | None:
-  """Returns the number of rounds of a run that can have no more, else `None`.
+  """Returns the number of rounds of a finished run, else `None`.
+
+  A run is finished if the plan or the budget allows no further round.
 
   Args:
     output_dir: Directory of the run, which may be absent.

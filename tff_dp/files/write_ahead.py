@@ -106,7 +106,8 @@ class WriteAheadRecord:
         then the earlier cohort has left no trace.
 
     Raises:
-      PrivacyRefusedError: If the round had begun with another cohort.
+      PrivacyRefusedError: If the round had begun with another cohort, or may
+        have been released.
     """
     _checks.integer_between(
         1, self.rounds_begun + 1, round_index=round_index

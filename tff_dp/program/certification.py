@@ -216,7 +216,7 @@ def _check_is_runnable(process) -> None:
 
 
 def _check_may_lack_noise(built_from) -> None:
-  """Raises if a process needs its own plan, with noise or without."""
+  """Raises if a process must not be trained under a `NonPrivatePlan`."""
   if not isinstance(built_from, base.Plan):
     return
   reason = _training(built_from).why_never_without_privacy
@@ -375,7 +375,7 @@ def _other_plan(what: str) -> _checks.PrivacyRefusedError:
 
 
 def _named(flow) -> str:
-  """Returns words: parts of the state and the data they depend on; '' if none.
+  """Returns words that name parts of the state, and data they depend on, or ''.
   """
   parts, traces = {}, set()
   for path, found in flow.leaves.items():

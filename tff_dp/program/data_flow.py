@@ -14,9 +14,8 @@ and clipping does not bound this change. Then `Flow.sent` is not empty, and the
 other fields must not be trusted.
 
 The result errs to the safe side: it may claim that a value depends on data
-where it does not.
-Only TensorFlow graphs with a mark are searched. The result of any other graph
-depends on the whole argument.
+where it does not. Only TensorFlow graphs with a mark are searched. The result
+of any other graph counts as dependent on the whole argument.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -134,7 +133,7 @@ def _released(release: release_marks.Release, traces: Traces) -> Traces:
 
 
 def _leaves(value, type_spec, path: Path = ()) -> Iterator[tuple[Path, Traces]]:
-  """Yields the leaves of a value of a type."""
+  """Yields (path, traces) for each leaf of a value of a type."""
   if isinstance(type_spec, tff.FederatedType):
     type_spec = type_spec.member
   if not isinstance(type_spec, tff.StructType):
@@ -166,7 +165,7 @@ class _Tracer(interpreter.Interpreter):
     self._on_clients = False
 
   def argument(self, type_spec):
-    """Returns the argument of a type. Values at clients are their own data."""
+    """Returns the argument of a type. Values at clients count as their data."""
     if isinstance(type_spec, tff.StructType):
       return Struct([
           (name, self.argument(element))

@@ -183,7 +183,8 @@ class ProtocolSource(cohorts_lib.Source):
     return ProtocolIterator.from_bytes(data).attached(self)
 
   def describe(self) -> dict[str, object]:
-    """Returns all facts, except the key, that cohorts depend on, JSON types."""
+    """Returns all facts that cohorts depend on, except the key, as JSON types.
+    """
     return {
         'protocol': self.protocol.describe(),
         'num_passes': self.num_passes,
@@ -233,7 +234,7 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
     """Returns the iterator with the clients of a source, at the same position.
 
     Raises:
-      PrivacyRefusedError: If the source differs from the iterator's own, or if
+      PrivacyRefusedError: If the iterator was made for another source, or if
         the saved key gives other draws here.
     """
     changed = sorted(
@@ -351,7 +352,7 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
 
   @classmethod
   def _from_bytes(cls, data: bytes) -> 'ProtocolIterator':
-    """Implements `from_bytes`, which takes any error but a refusal for damage.
+    """Implements `from_bytes`, which reports any error but a refusal as damage.
     """
     checksum, body = data[:32], data[32:]
     if hashlib.sha256(body).digest() != checksum:
@@ -386,9 +387,8 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
 class ProtocolCohorts(cohorts_lib.Cohorts):
   """Cohorts of clients that decide themselves whether to take part.
 
-  If the occupancy of the protocol is secret, only the facts in the statement
-  are recorded. Otherwise the number of reports is recorded too, and the
-  realised rate if the protocol expects a rate.
+  The number of reports of a step is recorded, unless the protocol keeps it
+  secret. The realised rate so far is recorded if the protocol expects a rate.
   """
 
   def __init__(self, source: ProtocolSource):

@@ -443,7 +443,10 @@ class Run:
       error: _failures.ClientComputationError,
       selection: cohorts_lib.Selection,
   ) -> _failures.ClientComputationError:
-    """Returns the error with the client's id, if the screen may show the id."""
+    """Returns the error, with the client's id if the screen may show it.
+
+    Else the id goes only to the log under `secret/`.
+    """
     named = error.named(selection.ids[error.client_index])
     if self.cohorts.keeps_client_metrics:
       return named

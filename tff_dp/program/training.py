@@ -123,9 +123,10 @@ def train(
       adds other noise than its plan says, the ledger is missing on a resume, or
       not even the first round fits the budget.
     RuntimeError: If the context of this thread is asynchronous.
-    KeyboardInterrupt: If Ctrl-C was pressed. After the first one, a checkpoint
-      is saved before.
-    SystemExit: If SIGTERM or SIGHUP came. The same holds.
+    KeyboardInterrupt: If Ctrl-C was pressed. A checkpoint is saved first,
+      unless a second signal came.
+    SystemExit: If SIGTERM or SIGHUP came. A checkpoint is saved first, unless a
+      second signal came.
     ClientComputationError: If the work of a client failed. The error names the
       client. Details that may show its data are in `secret/run.log`.
     OSError: If a file cannot be written, for example on a full disk. The same

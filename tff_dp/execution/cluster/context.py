@@ -120,7 +120,10 @@ class _ShardedCall(call.Call):
     return worker.Shard(share, inputs)
 
   def _taken(self, schedule, results, failures) -> list[list]:
-    """Returns the sums in the results, and stores everything else."""
+    """Returns the sums in the results. Stores kept values and failures.
+
+    Raises an error that is not the failure of one client.
+    """
     sums = []
     skeleton = worker.joined(
         [self._program.skeleton(node) for node in schedule.accumulations]
@@ -176,7 +179,8 @@ class ClusterContext(in_process.InProcessContext):
   """A synchronous TFF context whose clients run on the workers of a cluster.
 
   Attributes:
-    not_covered: Sentence for the privacy statement about this context.
+    not_covered: Part of this context that the guarantee does not cover, as a
+      phrase for the privacy statement.
   """
 
   not_covered = (

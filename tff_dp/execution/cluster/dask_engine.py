@@ -38,7 +38,7 @@ def _distributed():
 
 
 def _check_used(security, address: str | None, distributed) -> None:
-  """Raises an error if a connection would silently ignore `security`."""
+  """Raises an error unless a connection would use `security`."""
   if not isinstance(security, distributed.Security):
     raise _checks.ArgumentError(
         'security', security, 'a distributed.Security, or None'
@@ -71,7 +71,9 @@ class DaskEngine(engine_lib.Engine):
       num_workers: Number of local workers.
 
     Raises:
-      ArgumentError: The connection would not use `security`.
+      ArgumentError: `security` is no `distributed.Security`, or the connection
+        would ignore it.
+      ImportError: Dask is not installed.
     """
     self._distributed = _distributed()
     if security is not None:

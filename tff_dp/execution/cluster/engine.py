@@ -115,8 +115,8 @@ class Shards:
 
   Attributes:
     num_lost: Number of times that a shard lost its worker and was tried again.
-    num_bytes_sent: Bytes that all tasks received. Data that all shards of a
-      pass share are counted once for each time they are sent, not once for each
+    num_bytes_sent: Bytes of the shards and of the data that they share. Shared
+      data count once each time the engine is given them, not once for each
       worker that they reach.
     num_bytes_received: Bytes of the results that were taken.
     waiting: Indices of the shards without a result.
@@ -154,7 +154,8 @@ class Shards:
       is_cancelled: Function that returns whether to give up.
 
     Raises:
-      ClusterError: One shard lost its worker too often.
+      ClusterError: One shard lost its worker too often, or a result is no
+        bytes.
       concurrent.futures.CancelledError: `is_cancelled` returned True.
     """
     tries = [0] * len(shards)

@@ -25,10 +25,12 @@ def _ray():
 
 
 def _offer_token() -> None:
-  """Makes Ray demand a token of everyone who connects, before its import.
+  """Sets variables that make Ray demand a token of everyone who connects.
 
-  Ray listens on all interfaces. Without a token it runs anybody's code. It
-  reads the two variables once, so one token serves the whole process.
+  Ray listens on all interfaces, and without a token it runs anybody's code. It
+  reads the variables once, when it is imported, so one token serves the whole
+  process. Nothing is set if Ray is imported already, or if the user has set
+  RAY_AUTH_MODE.
   """
   if 'ray' not in sys.modules and 'RAY_AUTH_MODE' not in os.environ:
     os.environ['RAY_AUTH_MODE'] = 'token'

@@ -93,7 +93,7 @@ def loads(data: bytes) -> object:
   process.
 
   Raises:
-    ClusterError: The bytes are damaged.
+    ClusterError: The bytes are damaged, or cannot be unpickled.
   """
   try:
     content = memoryview(data)[_CHECKSUM_BYTES:]
@@ -135,7 +135,8 @@ def _from_item(item):
 
 
 def without_zeros(sent: list) -> list:
-  """Returns the result of `from_flat`, smaller where all bytes are zero."""
+  """Returns the arrays of `from_flat`, with `_Zeros` for arrays of zero bytes.
+  """
   return [_Zeros(item.shape) if _is_zero(item) else item for item in sent]
 
 
@@ -152,6 +153,9 @@ def to_flat(sent: list, skeleton) -> list:
   Args:
     sent: Result of `from_flat` or `without_zeros`.
     skeleton: Skeleton of the value.
+
+  Raises:
+    ClusterError: The message does not fit the skeleton.
   """
   specs = values.flat_specs(skeleton)
   if not isinstance(sent, list) or len(sent) != len(specs):
@@ -160,7 +164,7 @@ def to_flat(sent: list, skeleton) -> list:
 
 
 def _fits(item, spec: tf.TensorSpec) -> bool:
-  """Returns whether an item has the kind and the shape of a tensor."""
+  """Returns whether an item of a message has the kind and shape of `spec`."""
   if isinstance(item, _Recipe) or spec.dtype == tf.variant:
     return isinstance(item, _Recipe) and spec.dtype == tf.variant
   if not isinstance(item, (_Zeros, np.ndarray, np.generic, bytes, str)):

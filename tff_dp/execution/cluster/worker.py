@@ -100,11 +100,12 @@ class Result:
 
   Attributes:
     sums: Accumulators, or None after an error.
-    kept: Pair of skeleton and client -> arrays, for each kept node.
-    counts: Path -> number of clients that took it.
-    failed: Pair of client and error if the work of a client failed, pair of
-      None and the error if something else failed. It is returned, not raised,
-      because engines may repeat a task that raises.
+    kept: For each kept node, a pair: the node's skeleton, and a mapping from
+      client to arrays.
+    counts: Way in which clients ran, from `call.PATHS` -> number of clients.
+    failed: Pair (client, error) if the work of a client failed, (None, error)
+      if something else failed. The error is returned, not raised, because
+      engines may repeat a task that raises.
   """
 
   sums: list | None = None

@@ -44,7 +44,7 @@ class Chunk:
   Attributes:
     clients: Numbers of the clients.
     leaves: Leaves of each client, or None for one client with a separate call.
-    kind: Kind of the clients' sequences.
+    kind: Form of the clients' sequences, such as rows or batches.
     is_alike: Whether all clients run at once, see `stack`.
     num_bytes: Size of the data of all clients in bytes.
   """
@@ -83,8 +83,8 @@ def gather(
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.
     limit: Largest number of clients of a chunk.
-    num_alike: Function from a kind of sequences to the number of such clients
-      that can be stacked in one chunk, 0 for none.
+    num_alike: Function from the form of the sequences, a `datasets.Kind`, to
+      the number of such clients that can be stacked in one chunk, 0 for none.
   """
   last, last_form, groups, num_waiting, limits = Chunk(), None, {}, 0, {}
   for client, own in clients:
@@ -176,16 +176,17 @@ def specs(
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk.
 
-  The first is the number of clients. For every tensor of a client, and for
-  datasets, a stack follows. For every other sequence the columns follow, then
-  the ends of each client's rows (after a 0), and each client's batch size.
+  The first tensor is the number of clients. Then, for every tensor or dataset
+  of a client, there is a stack over the clients. For every sequence in memory
+  there are its columns with the rows of all clients, the ends of each client's
+  rows (after a 0), and each client's batch size.
 
   Args:
     skeletons: Skeletons of a client's values.
-    kind: Kind of its sequences.
+    kind: Form of the clients' sequences: rows, batches or datasets.
 
   Raises:
-    NotPlainError: If there are elements that are not tensors.
+    NotPlainError: If a sequence has elements that are not tensors.
   """
   found = [tf.TensorSpec([], tf.int32)]
   for leaf in _leaves(skeletons):
@@ -227,9 +228,9 @@ def client(
     skeletons: Skeletons of these values.
     tensors: Tensors of the chunk, without the number of clients.
     index: Position of the client in the chunk, a symbolic int32.
-    kind: Kind of sequences, see `specs`.
-    as_datasets: Whether sequences are datasets, for callers that do not support
-      rows.
+    kind: Form of the clients' sequences, see `specs`.
+    as_datasets: Whether to return sequences as datasets, for callers that do
+      not support rows.
   """
   remaining = iter(tensors)
 
@@ -284,15 +285,16 @@ def stack_specs(
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk of alike clients.
 
-  For every tensor of a client there is a stack. For every sequence there are
-  the columns, of shape [clients, rows, ...], and the common batch size.
+  For every tensor of a client there is one stack. For every sequence there are
+  its columns, of shape [clients, rows, ...], and then the batch size that all
+  clients share.
 
   Args:
     skeletons: Skeletons of a client's values.
-    kind: Kind of its sequences.
+    kind: Form of the clients' sequences, rows or batches.
 
   Raises:
-    NotPlainError: If there are elements that are not tensors.
+    NotPlainError: If a sequence has elements that are not tensors.
   """
   found = []
   for leaf in _leaves(skeletons):
@@ -309,16 +311,17 @@ def stack_specs(
 def at_once(
     work: Callable, skeletons, tensors, *, kind: datasets.Kind
 ) -> list:
-  """Returns the results of `work` for all clients, each a stack.
+  """Returns the results of `work` for all clients, each stacked over clients.
 
   Args:
     work: Function from the symbolic values of a client to tensors.
     skeletons: Skeletons of these values.
     tensors: Tensors of the chunk, see `stack_specs`.
-    kind: Kind of sequences, see `stack_specs`.
+    kind: Form of the clients' sequences, see `stack_specs`.
 
   Raises:
     ValueError: If TensorFlow cannot vectorise an operation.
+    NotPlainError: If the elements of a sequence hold nothing.
   """
   sizes, stacked, remaining = [], [], iter(tensors)
   for leaf in _leaves(skeletons):

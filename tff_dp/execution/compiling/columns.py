@@ -28,8 +28,9 @@ class Columns:
   """A sequence inside a graph, whose rows are in memory.
 
   Attributes:
-    columns: Components of its elements, shape [rows, ...].
-    num_rows: Number of rows that its elements are cut from, an int64 scalar.
+    columns: Components of the rows in memory, shape [rows, ...].
+    num_rows: Number of rows of the sequence, repeats within `period` counted,
+      an int64 scalar.
     batch_size: Rows of a batch, an int64 scalar. The last batch may be shorter.
     is_batched: Whether its elements are batches of rows. If not, they are rows.
     period: Number of rows after which the rows repeat, None if they do not.
@@ -89,7 +90,7 @@ class Columns:
     return dataclasses.replace(self, maps=(*self.maps, function))
 
   def repeated(self, count: int) -> 'Columns':
-    """Returns the sequence repeated."""
+    """Returns the sequence, repeated `count` times."""
     if self.is_batched or self.period is not None:
       return dataclasses.replace(self, repeats=self.repeats * count)
     return dataclasses.replace(
@@ -97,7 +98,7 @@ class Columns:
     )
 
   def taken(self, count: tf.Tensor) -> 'Columns':
-    """Returns the first elements, or all if the number is negative."""
+    """Returns the first `count` elements, or all if `count` is negative."""
     self._check_repeats_no_elements()
     is_all = (count < 0) | (count >= self.num_elements)
     # The product with a large count would overflow.
@@ -107,7 +108,7 @@ class Columns:
     )
 
   def batched(self, size: tf.Tensor, drops_remainder: tf.Tensor) -> 'Columns':
-    """Returns batches of its rows."""
+    """Returns the sequence of batches of `size` of its rows."""
     self._check_repeats_no_elements()
     if self.is_batched:
       raise errors.NotPlainError('batches are of batches')

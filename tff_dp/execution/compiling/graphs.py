@@ -134,11 +134,11 @@ def _place_sequences(graph_def) -> None:
 
 
 def _place_loops(graph_def, device: str) -> None:
-  """Puts the steps of loops that are datasets on a device.
+  """Puts the steps of loops in `_LOOPS` on a device.
 
   TFF's default training loop is such a loop, and AutoGraph turns `for` loops
-  into them. A step runs where its dataset is, on the CPU, unless its nodes have
-  a device.
+  over datasets into such loops. A step runs where its dataset is, on the CPU,
+  unless the step's nodes have a device.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   waiting = [
@@ -300,8 +300,8 @@ class TensorFlowGraph:
     """Reads the graph of a compiled computation.
 
     Raises:
-      UnsupportedComputationError: If it is not TensorFlow, or keeps state that
-        cannot be confined to a call.
+      UnsupportedComputationError: If the computation is not TensorFlow, calls a
+        Python function, or keeps state that cannot be confined to a call.
     """
     proto = block.proto
     kind = proto.WhichOneof('computation')
@@ -444,7 +444,8 @@ class TensorFlowGraph:
       The symbolic result, in which sequences are `Columns`, too.
 
     Raises:
-      NotPlainError: If it is, or may be, more than a function of its argument.
+      NotPlainError: If the computation is, or may be, more than a function of
+        its argument.
     """
     tensors = [] if argument is None else values.flatten(argument)
     inputs = dict(zip(self._parameters, tensors, strict=True))

@@ -126,7 +126,7 @@ class Interpreter:
     )
 
   def apply(self, function: Function, argument):
-    """Returns the value of a function. `argument` is None if it takes none."""
+    """Returns the result of a function. `argument` is None if it takes none."""
     block = function.block
     if isinstance(block, _blocks.Lambda):
       scope = dict(function.scope)

@@ -131,7 +131,7 @@ def _rename_outputs(function, name: str) -> None:
 
 
 def _plain_reduce(library, functions, scope, node) -> None:
-  """Replaces a `ReduceDataset`."""
+  """Replaces a `ReduceDataset` by a call of a loop over an iterator."""
   step = node.attr['f'].func
   state_types = list(node.attr['Tstate'].list.type)
   other_types = list(node.attr['Targuments'].list.type)
@@ -190,7 +190,8 @@ def _scopes(graph_def) -> Iterator[tuple]:
 def _is_plain_step(functions, name: str) -> bool:
   """Returns whether a step may be instantiated once instead of in every call.
 
-  Random operations with a seed would otherwise restart in every call.
+  It may not if it has a random operation with a seed. Such an operation starts
+  its sequence anew whenever it is instantiated.
   """
   waiting, found = [name], set()
   while waiting:

@@ -96,7 +96,8 @@ class _Region:
 
   @contextlib.contextmanager
   def next(self):
-    """Makes operations added inside wait for all with a state so far."""
+    """Makes operations added in its block wait for all earlier stateful ones.
+    """
     last = [] if self._last is None else [self._last]
     with tf.control_dependencies(last):
       yield
@@ -178,7 +179,10 @@ class _Library:
     ]
 
   def call_on_rows(self, name: str, arguments: Sequence) -> list:
-    """Returns the results of a function that treats each of many rows alone."""
+    """Returns the results of a function within a vectorized map over rows.
+
+    Only operations of `vectorized.EXACT` are allowed in it.
+    """
     before, self._list = self._list, vectorized.EXACT
     try:
       with self.region():
@@ -196,7 +200,10 @@ class _Library:
 
 
 def _is_plain(node, library: _Library) -> bool:
-  """Returns whether TensorFlow may run a node of a function on its own."""
+  """Returns whether a node is stateless and about no dataset.
+
+  TensorFlow may run such a node at any time.
+  """
   called = list(graph_defs.called([node], library.functions))
   if called:
     known = node.op in (*_CALLS, *_IFS, *_WHILES) or node.op in called
@@ -279,10 +286,11 @@ class _Scope:
           self.set(node.name, self._compute(node, inputs))
 
   def _can_be_later(self, node) -> bool:
-    """Returns whether a node assigns a value that is the same at any time.
+    """Returns whether an assignment may wait until its variable is first read.
 
-    The initial values of a model are random, and are usually replaced before
-    the first read. So they are only made at the first read.
+    It may if its value comes from stateless operations and from random ones
+    without a seed. The initial values of a model are usually replaced before
+    the first read, so in most cases they are never made.
     """
     if node.op != 'AssignVariableOp' or self._is_function:
       return False
@@ -408,7 +416,9 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
   """Returns the outputs of an ordinary operation.
 
   Raises:
-    NotPlainError: The operation may need more than its place in the order.
+    NotPlainError: The operation calls a function, takes a sequence, is about a
+      dataset, has a seed, is not on the list, or has a state for which a fixed
+      order may not be enough.
   """
   if any(True for _ in graph_defs.function_attributes(node)):
     raise errors.NotPlainError(f'{node.name} ({node.op}) calls a function')

@@ -262,8 +262,8 @@ class Pass:
 
   Attributes:
     server_inputs: Nodes of the server that clients read.
-    client_inputs: Nodes of clients whose values are known before: arguments,
-      and values that earlier passes kept.
+    client_inputs: Nodes of clients whose values are known before the pass:
+      arguments, and values that earlier passes kept.
     nodes: Nodes that are computed for each client, in order.
     accumulations: Aggregations that the pass feeds.
     merge_inputs: Nodes of the server that are needed to join accumulators.

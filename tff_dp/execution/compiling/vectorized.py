@@ -135,7 +135,7 @@ OPERATIONS = EXACT | _ROUNDED
 
 
 def is_listed(node, operations: Set[str]) -> bool:
-  """Returns whether a node is one of the operations and has numbers or bools.
+  """Returns whether a node is one of the operations, on numbers or bools only.
   """
   if node.op not in operations:
     return False

@@ -68,7 +68,14 @@ _ABSENT = 'tff_dp/absent'
 
 
 class Kind(enum.Enum):
-  """The form of the sequences of the clients of a chunk."""
+  """The form in which the clients of a chunk have their sequences.
+
+  Attributes:
+    ABSENT: The clients have no sequence.
+    ROWS: Rows in memory, each of which is an element.
+    BATCHES: Rows in memory, with batches of them as elements.
+    DATASETS: Datasets of TensorFlow.
+  """
 
   ABSENT = enum.auto()
   ROWS = enum.auto()
@@ -140,7 +147,10 @@ class Table:
 
 
 def table_of(dataset: tf.data.Dataset) -> Table | None:
-  """Returns a dataset as a table, or None unless it plainly is one."""
+  """Returns a dataset as a table, or None if it is not plainly made of slices.
+
+  See `_compat.slices_of_dataset`.
+  """
   found = _compat.slices_of_dataset(dataset)
   if found is None or any(c.dtype == tf.variant for c in found[0]):
     return None
@@ -150,15 +160,15 @@ def table_of(dataset: tf.data.Dataset) -> Table | None:
 def as_argument(
     dataset: tf.data.Dataset, *, where: str
 ) -> tf.data.Dataset | Recipe:
-  """Returns the dataset, or a recipe for it if its use would change it.
+  """Returns the dataset, or a recipe if iterating may change the dataset.
 
   Args:
     dataset: Dataset from the user.
     where: Name of the dataset in an error.
 
   Raises:
-    UnsupportedComputationError: If it calls a Python function, or if it may
-      have state and cannot be copied.
+    UnsupportedComputationError: If the dataset calls a Python function, or if
+      it may have state and cannot be copied.
   """
   if _is_plain(dataset):
     return dataset
@@ -182,7 +192,11 @@ def as_argument(
 
 
 def recipe_of(variant: tf.Tensor) -> Recipe:
-  """Returns the recipe for a dataset in another process, from its variant."""
+  """Returns the recipe from which another process can make a dataset.
+
+  Args:
+    variant: Variant tensor of the dataset.
+  """
   with tf.device(DATASET_DEVICE):
     serialized = tf.raw_ops.DatasetToGraphV2(
         input_dataset=variant, external_state_policy=_IGNORE_STATE

@@ -36,7 +36,7 @@ class Leaves:
     items: Tensors, arrays and sequences of the client, depth first. A sequence
       is a `datasets.Table`, or the result of `values.flatten` for a dataset.
     num_bytes: Memory of the items in bytes, strings and datasets not counted.
-    kind: Kind of its sequences.
+    kind: Form of the client's sequences.
     form: Dtypes and shapes without the number of rows. All clients of a chunk
       must have the same. None if this client can be in no chunk.
     lengths: Number of rows and batch size of each table.
@@ -184,7 +184,7 @@ class _SequenceReader:
     return item
 
   def _table_of_elements(self, value) -> datasets.Table | None:
-    """Returns the table of a list of elements, or None if there is none."""
+    """Returns the table of a list of elements, or None if it makes no table."""
     if not self._has_rows or not isinstance(value, (list, tuple)):
       return None
     if not value:
@@ -253,10 +253,12 @@ def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
 
 
 def _batch_size(rows: list[list]) -> int | None:
-  """Returns the batch size, None if batches differ (only the last may be less).
+  """Returns the batch size, or None if the batches differ in their sizes.
+
+  The last batch may be smaller, but not empty.
 
   Raises:
-    ValueError: If the parts of a batch differ.
+    ValueError: If the parts of a batch have different numbers of rows.
   """
   # All parts of a batch have equally many rows.
   sizes = [{part.shape[0] for part in row} for row in rows]

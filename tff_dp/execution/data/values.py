@@ -149,9 +149,10 @@ def untuned() -> tf.data.Options:
 
 
 def from_python(value, type_spec: tff.Type, *, where: str):
-  """Returns the value of a user's argument.
+  """Converts a user's argument to a value of this module.
 
-  A dataset whose use would change it is returned as a `datasets.Recipe`.
+  A dataset with state, such as a seed or a cache that iterating would change,
+  becomes a `datasets.Recipe`.
 
   Args:
     value: Arrays, numbers, strings, tensors, datasets or lists of elements, in
@@ -220,10 +221,10 @@ def _struct_from_python(value, type_spec, where) -> Struct:
 
 
 def element_from_python(value, type_spec, where):
-  """Returns the value of an element of a list that stands for a sequence.
+  """Converts an element of a list that stands for a sequence to a value.
 
   TFF casts elements to the type of the sequence. So does this function, but it
-  refuses a cast that changes a value by more than rounding.
+  refuses a cast that changes a number by more than rounding.
   """
   if isinstance(type_spec, tff.StructType):
     elements = tff.structure.to_elements(type_spec)

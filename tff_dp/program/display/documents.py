@@ -26,7 +26,9 @@ _MOST_POINTS = 500
 
 
 def write(release: os.PathLike, *, evaluated: Iterable[str]) -> report.Course:
-  """Writes `report.html` and `curves.png`, and returns the course they show.
+  """Writes `report.html` and `curves.png`. Returns the course that they show.
+
+  A course is the released metrics and epsilons of a run.
 
   Args:
     release: Folder `release/` of a run, for the two files. It has statement,

@@ -16,17 +16,17 @@ _LEAST_RATIO = 1.0
 
 
 def is_for(plan) -> bool:
-  """Returns whether a plan has a cohort size, and noise of the server."""
+  """Returns whether a plan has a cohort size, and the server adds the noise."""
   size = getattr(plan, 'clients_per_round', None)
   return size is not None and plan.mechanism is not None
 
 
 def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
-  """Returns |sum of all updates| / |its noise|, if every client pulled alike.
+  """Returns the largest possible norm of the sum of updates, over that of noise.
 
-  Then all updates have the full clip norm and the same direction. |Its noise|
-  is a root mean square. Real runs have much smaller ratios. The ratio is
-  infinite without noise.
+  The sum is largest if all updates have the full clip norm and the same
+  direction. In real runs it is much smaller. The norm of the noise is a root
+  mean square. Without noise the ratio is infinite.
 
   Args:
     plan: Plan for which `is_for` holds.

@@ -18,10 +18,11 @@ def write_curves(
     statement: statement_lib.PrivacyStatement,
     course: report.Course,
 ) -> None:
-  """Writes a PNG with the accuracies, or the first other metric, and epsilon.
+  """Writes a PNG with a plot of the accuracies and a plot of epsilon.
 
-  A run without privacy has no epsilon to show. Nothing is written if there is
-  no metric either.
+  Without an accuracy, the first kind of metrics takes its place. A run without
+  privacy has no plot of epsilon. If there is nothing to plot, no file is
+  written.
 
   Args:
     path: The file.

@@ -74,7 +74,8 @@ class History(Sequence):
     self._unsaved.append(row)
 
   def save(self) -> dict[str, int]:
-    """Writes all rows to disk, and returns the argument of `restore`."""
+    """Writes the unsaved rows to disk, and returns the argument of `restore`.
+    """
     start, lines = self._size, []
     end = start
     for row in self._unsaved:

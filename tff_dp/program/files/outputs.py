@@ -44,7 +44,7 @@ def read_model(path: os.PathLike, *, like: object = None) -> object:
 
   Raises:
     OSError: If the file cannot be opened, or is no regular file.
-    ValueError: If it does not hold such a model.
+    ValueError: If the file does not hold such a model.
   """
   path = pathlib.Path(path)
   if path.is_dir():
