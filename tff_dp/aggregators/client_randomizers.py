@@ -100,7 +100,7 @@ class _Additive(ClientRandomizer):
 
 
 class _Gaussian(_Additive):
-  """The report is x + tau z, z standard normal."""
+  """The report is the clipped update plus `stddev` times standard normals."""
 
   @property
   def report_scale(self):
@@ -115,7 +115,7 @@ class _Gaussian(_Additive):
 
 
 class _Laplace(_Additive):
-  """The report is x + b times a standard Laplace draw."""
+  """The report is the clipped update plus Laplace draws of scale `scale`."""
 
   @property
   def report_scale(self):
@@ -262,7 +262,10 @@ def _is_below(bits: tf.Tensor, threshold: int) -> tf.Tensor:
 
 
 def _clip_l1(update: tf.Tensor, l1_norm_clip: float) -> tf.Tensor:
-  """Returns the update with its exact L1 norm within the bound, see `clip`."""
+  """Returns the update, scaled so that its exact L1 norm is within the bound.
+
+  An update with a NaN, an infinity or a norm beyond float32 becomes zero.
+  """
   bound = l1_norm_clip * (1.0 - clipping.NORM_MARGIN)
   norm = tf.reduce_sum(tf.abs(update))
   scaled = tf.cond(

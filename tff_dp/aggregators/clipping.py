@@ -27,8 +27,9 @@ def clip(update: tf.Tensor, l2_norm_clip):
     l2_norm_clip: Bound on the exact norm, a number or a scalar tensor.
 
   Returns:
-    The update, and an `OrderedDict` of the int32 scalars `num_clients`,
-    `num_zeroed`, `num_empty` and `num_clipped`.
+    The update, and an `OrderedDict` of int32 scalars, each 0 or 1:
+    `num_clients` (always 1), `num_zeroed` (the norm was not finite),
+    `num_empty` (it was 0) and `num_clipped` (it was above the bound).
   """
   bound = l2_norm_clip * (1.0 - NORM_MARGIN)
   # Like `tf.norm`, in one pass over the vector.

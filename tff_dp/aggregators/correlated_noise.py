@@ -359,10 +359,10 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
 def signal_to_noise(result, noise_stddev):
   """Returns an estimate of |signal| / |noise| from the released vector.
 
-  The squared norm of the signal is estimated: the result's, less the expected
-  one of the noise, but at least 0. For independent noise the difference is
-  right on average. For correlated noise it is indicative, and it ignores the
-  extra noise of a completed tree.
+  The squared norm of the signal is estimated by the squared norm of the result
+  minus the expected squared norm of the noise, but at least 0. For independent
+  noise the difference is right on average. For correlated noise it is
+  indicative, and it ignores the extra noise of a completed tree.
   """
   num_params = tf.cast(tf.size(result), tf.float32)
   noise_squared = num_params * noise_stddev**2

@@ -6,8 +6,8 @@ Each computes from its inputs, and keeps state only in memory. None reads or
 writes a file, opens a connection, prints, calls Python, ends the process, or
 runs a graph that is written in a tensor. All other operations are refused,
 including new ones of later TensorFlow versions. Look up the effects of an
-operation before you add its name. Lack of state does not make an operation
-safe: none is in `ReadFile`, `ImmutableConst`, `DatasetFromGraph` and `Abort`.
+operation before you add its name. An operation without state need not be safe:
+`ReadFile`, `ImmutableConst`, `DatasetFromGraph` and `Abort` have no state.
 """
 
 # Arithmetic, arrays, layers of models, control flow, strings; no state.

@@ -11,7 +11,7 @@
     map_reduce/*.pb, distribute_aggregate/*.pb     TFF's forms of `next`
     task_config.pbtxt          for On-Device Personalization
 
-The first two lines and the weights are in every bundle.
+The files of the first two lines and `model.npz` are in every bundle.
 """
 
 from collections.abc import Mapping
@@ -158,7 +158,8 @@ def changes(root: pathlib.Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def has(manifest: Mapping[str, Any], part: str) -> bool:
-  """Returns whether a manifest lists a part, a file or a folder."""
+  """Returns whether a manifest lists a part, which may be a file or a folder.
+  """
   return any(_is_in(name, part) for name in manifest['files'])
 
 

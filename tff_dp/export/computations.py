@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""TFF's forms of a process as files, and a round that compares them.
+"""TFF's forms of a process as files, and the comparison of their results.
 
 A production stack runs `next` in one of two forms. A map-reduce form has ten
 TensorFlow graphs around one aggregation. A distribute-aggregate form has five

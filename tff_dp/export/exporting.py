@@ -228,7 +228,7 @@ def _check_model(folder: pathlib.Path) -> None:
 
 
 def _write_process(root, process, plan) -> dict[str, str]:
-  """Writes the computations. Returns absent form -> reason."""
+  """Writes the process and its forms. Returns absent part -> reason."""
   why_not = _why_not_in_a_bundle(process)
   if why_not:
     return dict.fromkeys(bundle.OF_PROCESS, why_not)

@@ -67,7 +67,10 @@ def run_bundle(root: pathlib.Path, *, seconds: float) -> list[Finding]:
 
 
 def _run_process(root, plan, absent, seconds) -> list[Finding]:
-  """Runs the process, and its forms, on the same synthetic data."""
+  """Returns the findings about the process, its forms and its noise.
+
+  The process and its forms run on the same synthetic data.
+  """
   initialize = process_files.read(root / bundle.INITIALIZE)
   next_computation = process_files.read(root / bundle.NEXT)
   known = {}
@@ -155,7 +158,10 @@ class _Drawn(NamedTuple):
 
 
 def _measure(initialize, next_computation, plan, seconds) -> list[Finding]:
-  """Runs rounds from many states with new keys, on the same data."""
+  """Returns the findings about the keys and the noise.
+
+  It runs rounds from many states with new keys, on the same data.
+  """
   known = {}
 
   def key() -> str:

@@ -21,7 +21,7 @@ _KINDS = _TRAINABLE, _NON_TRAINABLE = 'trainable', 'non_trainable'
 
 
 def read_weights(path: pathlib.Path) -> dict[str, np.ndarray]:
-  """Returns the weights in an `.npz` file of a run, by their path there."""
+  """Returns the weights in an `.npz` file, by names such as `trainable/0`."""
   return arrays.read(path)
 
 
@@ -141,8 +141,8 @@ def stored(
 
   Args:
     folder: Folder of the SavedModel, or of the functional model.
-    specs: Types and shapes of all variables, by name, except the types that TFF
-      writes beside the weights.
+    specs: Type and shape of each expected variable, by name. Variables
+      `..._spec`, which TFF writes beside the weights, are ignored.
 
   Raises:
     ValueError: If a variable is missing, unknown, or of another type or shape.

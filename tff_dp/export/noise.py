@@ -146,7 +146,11 @@ def _chi_square_bounds(degrees: int, share: float) -> tuple[float, float]:
 
 
 def _seen(degrees: int, least: float) -> float:
-  """Returns the largest share of the stddev that `least` detects w.p. 0.999."""
+  """Returns the largest stddev that is found too small with probability 0.999.
+
+  It is a share of the planned standard deviation. `least` is the bound below
+  which a sum of squares, with this many degrees of freedom, is too small.
+  """
   return math.sqrt(least / stats.chi2(degrees).ppf(_POWER))
 
 

@@ -168,7 +168,8 @@ def argument(name: str) -> str:
 
 
 def _scopes(graph_def) -> Iterator[tuple[str, Any]]:
-  """Yields the nodes of the graph, and of each function with its name."""
+  """Yields ('', nodes of the graph), then (function, its nodes) for each one.
+  """
   yield '', graph_def.node
   for function in graph_def.library.function:
     yield function.signature.name, function.node_def

@@ -20,7 +20,7 @@ class ClipNorm(NamedTuple):
 
   Attributes:
     l2_norm_clip: Clip norm of the next round.
-    bits: Sum of the tree's noised mean bits so far.
+    bits: Sum of the noised mean bits of the tree's rounds so far.
   """
 
   l2_norm_clip: float

@@ -40,7 +40,11 @@ class ServerCohorts(abc.ABC):
 
   @abc.abstractmethod
   def observed(self, rounds_begun: int) -> Any:
-    """Returns `builder.Occasion.observed` for the rounds begun, at least 1."""
+    """Returns the facts for `builder.Occasion.observed`.
+
+    Args:
+      rounds_begun: Number of rounds that have begun, at least 1.
+    """
 
   @abc.abstractmethod
   def to_bytes(self) -> bytes:

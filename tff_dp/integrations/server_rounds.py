@@ -217,8 +217,8 @@ class ServerRounds:
         to one client for the whole run, because participation is counted by id.
 
     Raises:
-      PrivacyRefusedError: If the round is beyond the plan or the budget, or if
-        too few clients may take part.
+      PrivacyRefusedError: If the round has a cohort, is beyond the plan or the
+        budget, or if too few clients may take part.
     """
     round_index = self.rounds_done + 1
     if self._cohort is not None:

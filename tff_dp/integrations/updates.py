@@ -77,7 +77,7 @@ def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
 def is_within(update: np.ndarray, l2_norm_clip: float) -> bool:
   """Returns whether the norm is at most the clip norm, or is not finite.
 
-  `clip` turns an update of the second kind into zeros.
+  `clip` replaces an update whose norm is not finite with zeros.
   """
   norm = _norm(update)
   return norm <= l2_norm_clip or not math.isfinite(norm)

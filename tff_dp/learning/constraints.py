@@ -3,10 +3,10 @@
 """Constraint sets that the model must stay in, as Euclidean projections.
 
 `allows_l1` says whether soft-thresholding followed by projection is the exact
-minimiser, over the set, of a linear term plus L1 plus a squared distance. It is
-exact for products of intervals, because each coordinate is then a separate
-convex problem. It is exact for the centred ball, where the optimality
-conditions scale the thresholded point.
+minimiser, over the set, of a linear term plus L1 plus a squared distance. For a
+product of intervals it is, because each coordinate is then a separate convex
+problem. For the centred ball it is, too, because the optimality conditions
+scale the thresholded point.
 """
 
 import abc

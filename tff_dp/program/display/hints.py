@@ -22,10 +22,10 @@ def is_for(plan) -> bool:
 
 
 def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
-  """Returns the largest possible norm of the sum of updates, over that of noise.
+  """Returns |sum of updates| / |noise on it|, for the longest possible sum.
 
-  The sum is largest if all updates have the full clip norm and the same
-  direction. In real runs it is much smaller. The norm of the noise is a root
+  The sum is longest if all updates have the full clip norm and the same
+  direction. In real runs it is much shorter. The norm of the noise is a root
   mean square. Without noise the ratio is infinite.
 
   Args:
