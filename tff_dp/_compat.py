@@ -98,6 +98,8 @@ class Finding:
 def prepare_imports() -> None:
   """Makes the import of TFF quiet and, in columns B and C, possible.
 
+  For the columns see `_columns`.
+
   Call it before TensorFlow is loaded, because TensorFlow reads its log level
   and chooses its Keras only once.
   """
@@ -583,8 +585,8 @@ def _let_wrapped_dicts_be_saved() -> None:
 def _forget_worker_at_exit() -> None:
   """Drops TFF's default context while its `__del__` can still run.
 
-  Otherwise it may find `subprocess` torn down already, in Python 3.13 always,
-  and prints a traceback when Python ends.
+  Otherwise `__del__` may find `subprocess` torn down already, in Python 3.13
+  always, and prints a traceback when Python ends.
   """
   atexit.register(private_tff('default_context').set_no_default_context)
 

@@ -120,7 +120,9 @@ def _is_special(name: str) -> bool:
 
 
 class _PlaceholderType(abc.ABCMeta):
-  """The class of placeholder classes: an ABCMeta, so ABCs may be further bases.
+  """The metaclass of placeholders.
+
+  It is an `ABCMeta`, so that a class can derive from placeholders and ABCs.
   """
 
   _entry = None
@@ -244,7 +246,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
   @contextlib.contextmanager
   def _importing(self):
-    """Serves placeholders inside. The outermost call removes them again."""
+    """Serves placeholders in its block. The outermost block removes them."""
     with self._lock:
       self._depth += 1
     try:

@@ -15,7 +15,7 @@ has finitely many values, so it differs from its distribution in two ways.
 
 | draw | used for | distribution | ends at |
 |---|---|---|---|
-| `streams.normals` | Gaussian noise of servers and clients | standard normal | radius 36.5 of two neighbours |
+| `streams.normals` | Gaussian noise of servers and clients | standard normal | radius 36.5 of a pair |
 | `integrations.noise` | adapters for other stacks | standard normal | 36.4 |
 | `streams.laplace` | Laplace reports | Laplace, scale 1 | 699 |
 | `streams.bits` below a threshold | one-bit reports, randomized response | coins of 64 bits, rounded to the private side | nowhere: finitely many outputs |
@@ -24,7 +24,7 @@ has finitely many values, so it differs from its distribution in two ways.
 | `streams.uniforms` below a rate | records that a client samples | coins of 52 bits | nowhere |
 | `streams.raw_normals` | directions of one-bit reports, the start of a pool | none that a guarantee rests on | 5.68 |
 
-TensorFlow makes two neighbouring normals from one radius, and the radius from a
+TensorFlow makes a pair of normals from one radius, and the radius from a
 uniform that it cuts at 1e-7 (`random_distributions.h`). So its normals end at
 5.68 standard deviations, which is far too early: with one participation,
 epsilon 8 and delta 1e-6 the true delta would be 1.7e-5 at least. NumPy's
@@ -74,9 +74,9 @@ NO_ENDS = 'none: every draw has finitely many outputs, with exact probabilities'
 def squared_radius_limit(num_bytes: int) -> float:
   """Returns the squared radius beyond which a pair of normals gets a new tail.
 
-  Box and Muller's radius is beyond it if the uniform is below `FAR_SHARE`. The
-  limit lies half way between two neighbouring values of TensorFlow's uniform,
-  so rounding cannot move a radius across it.
+  Box and Muller's radius is beyond the limit if the uniform is below
+  `FAR_SHARE`. The limit lies half way between two adjacent values of
+  TensorFlow's uniform, so rounding cannot move a radius across it.
 
   Args:
     num_bytes: Size of a float, 4 or 8 bytes.

@@ -81,8 +81,8 @@ def insecure_root_key(seed: int) -> tf.Tensor:
   """Returns the root key that belongs to a seed, for tests only.
 
   Anybody who knows the seed can subtract the noise, so a seed voids the
-  guarantee.
-  Neighbouring seeds share nothing, because the key is a hash of the seed.
+  guarantee. Keys of similar seeds share nothing, because the key is a hash of
+  the seed.
   """
   _checks.integer_at_least(0, insecure_seed=seed)
   return _key_constant(b'insecure seed', str(seed).encode())
@@ -149,9 +149,9 @@ def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
   """Returns standard normals. `draws` says how large they can become.
 
-  They are TensorFlow's own, except for pairs of neighbours whose radius is too
-  large for the resolution of TensorFlow's uniform. Those keep their angle and
-  get a new radius.
+  They are TensorFlow's own, except where the radius of two normals in a row is
+  too large for the resolution of TensorFlow's uniform. Such a pair keeps its
+  angle and gets a new radius.
   """
   shape = tf.TensorShape(shape).as_list()
   num, limit = math.prod(shape), draws.squared_radius_limit(dtype.size)

@@ -298,6 +298,6 @@ def _build_encode(value_type: tff.TensorType) -> tff.Computation:
 
 
 def _power_of_two(clip_norm: tf.Tensor) -> tf.Tensor:
-  """Returns the largest power of two that is at most a normal float32."""
+  """Returns the largest power of two up to `clip_norm`, a normal float32."""
   exponent = tf.bitcast(clip_norm, tf.int32) & tf.constant(_EXPONENT, tf.int32)
   return tf.bitcast(exponent, tf.float32)

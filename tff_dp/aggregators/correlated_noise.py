@@ -264,8 +264,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return self.release.mark(digest)
 
   def _advanced(self, state, digest):
-    """Returns the state after a round, without the parts that depend on noise.
-    """
+    """Returns the entries of the state after a round that need no noise."""
     _, tree_id, round_in_tree = noise_state.advance(
         self._mechanism, state['tree_id'], state['round_in_tree']
     )

@@ -215,7 +215,8 @@ def rebuild_buffers(
 
 
 def first_remembered(mechanism: mechanism_lib.Mechanism, round_in_tree):
-  """Returns the round after which zeros can replace the buffers."""
+  """Returns the round of the tree after which a rebuild may start from zeros.
+  """
   if mechanism.rounds_remembered is None:
     return tf.zeros_like(round_in_tree)
   return tf.maximum(round_in_tree - mechanism.rounds_remembered, 0)

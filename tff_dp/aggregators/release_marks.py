@@ -61,7 +61,8 @@ class Release:
       in_sum: bool = False,
       plan: Optional[str] = None,
   ) -> 'Release':
-    """Returns the release with these facts, plain JSON types."""
+    """Returns the release of the noise with these facts, in plain JSON types.
+    """
     text = json.dumps(facts, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     return cls(digest, divisor, in_sum, plan)

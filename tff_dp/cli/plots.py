@@ -33,7 +33,10 @@ _NAMES = {
 
 
 def check(path: str) -> None:
-  """Raises if `--plot PATH` cannot be written. Called before the work."""
+  """Raises if `--plot` cannot write its file, or if matplotlib is missing.
+
+  It is called before the work.
+  """
   if importlib.util.find_spec('matplotlib') is None:
     raise ImportError('--plot needs matplotlib, which is not installed')
   folder = os.path.dirname(os.path.abspath(path))

@@ -34,7 +34,7 @@ class ClientList:
   where: str
 
   def flat(self, client: int) -> list:
-    """Returns the flat value of a client. See `values.fresh`.
+    """Returns a client's value as a flat list, see `values.flatten`.
 
     Raises:
       TypeError: If the value does not match its type.
@@ -61,13 +61,13 @@ class Shared:
   """The same value for every client.
 
   Attributes:
-    value: The value, flat.
+    value: The value as a flat list, see `values.flatten`.
   """
 
   value: list
 
   def flat(self, client: int) -> list:
-    """Returns the flat value of a client. See `values.fresh`."""
+    """Returns the value as a flat list, for any client."""
     del client
     return self.value
 
@@ -81,8 +81,8 @@ class Arguments:
   """The argument of one call.
 
   Attributes:
-    single: Flat values of the parts that are not at clients, see
-      `values.fresh`.
+    single: Values of the parts that are not at clients, as flat lists, see
+      `values.flatten`.
     clients: Values of the parts that are at clients.
     num_clients: Length of the lists of clients, or None if there are none.
   """

@@ -174,7 +174,10 @@ class Maker(NamedTuple):
     return _made(type_spec, self, size=size)
 
   def key(self, shape, dtype=np.int64) -> np.ndarray:
-    """Returns key words. The other data do not depend on `keys`."""
+    """Returns random words for a key.
+
+    It draws from `data` in any case, so other data do not depend on `keys`.
+    """
     drawn = self.data.integers(1, 2**62, shape, dtype)
     if self.keys is None:
       return drawn

@@ -117,7 +117,10 @@ def next_noise(
 
 
 def probe() -> str:
-  """Returns a hash of fixed draws. If it differs, a key gives other draws."""
+  """Returns a hash of fixed draws.
+
+  Where it differs, for example with another NumPy, a key gives other draws.
+  """
   key = coins.subkey(b'\1' * coins.KEY_BYTES, _VERSION_TAG)
   drawn = _normals(key, 1000).astype('<f8').tobytes()
   return hashlib.sha256(drawn).hexdigest()[:16]

@@ -150,7 +150,9 @@ class PlanController(ModelController):
     )
 
   def _run_round(self, rounds: server_rounds.ServerRounds) -> bool:
-    """Runs a round. Returns whether it was finished; if not, resume repeats it.
+    """Runs a round. Returns whether it was finished.
+
+    A resumed run repeats a round that was not.
     """
     asked = cohorts.connected(
         rounds,
@@ -186,7 +188,10 @@ class PlanController(ModelController):
 def _weights(
     result: FLModel, model: Mapping[str, np.ndarray]
 ) -> dict[str, Any] | None:
-  """Returns a client's weights, unchecked. `None` if a difference is wrong."""
+  """Returns a client's weights, which are not checked here.
+
+  If the client has sent a difference that does not fit the model, it is `None`.
+  """
   if result.params_type != ParamsType.DIFF:
     return result.params
   if not updates.fits(result.params, model):

@@ -31,11 +31,16 @@ from tff_dp.learning import finalizers
 
 
 class Average(abc.ABC):
-  """A rule that gives each model's share in the running mean."""
+  """A rule that gives each model's share in a running mean of models.
+
+  The model of round t, theta_t, is the one before the round's update.
+  """
 
   @abc.abstractmethod
   def shares(self, num_rounds: int) -> np.ndarray:
-    """Returns share_1..share_n, float64, shape [num_rounds].
+    """Returns the shares of theta_1..theta_n, float64, shape [num_rounds].
+
+    The share of theta_t is its weight at the moment when it enters the mean.
 
     Args:
       num_rounds: Horizon n. A run that stops earlier has the average of the
@@ -45,7 +50,7 @@ class Average(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class UniformAverage(Average):
-  """The mean of theta_1..theta_n."""
+  """The mean of the models theta_1..theta_n of n rounds."""
 
   def shares(self, num_rounds: int) -> np.ndarray:
     return 1.0 / np.arange(1, num_rounds + 1)
@@ -53,9 +58,9 @@ class UniformAverage(Average):
 
 @dataclasses.dataclass(frozen=True)
 class SuffixAverage(Average):
-  """The mean of the last ceil(share n) of theta_1..theta_n.
+  """The mean of the last ceil(share n) of the models theta_1..theta_n.
 
-  Before the first of them, the average is theta_t.
+  Before the first of these rounds, the average after round t is theta_t.
 
   Attributes:
     share: Share of the models that are averaged, in (0, 1].
@@ -76,7 +81,7 @@ class SuffixAverage(Average):
 
 @dataclasses.dataclass(frozen=True)
 class ExponentialAverage(Average):
-  """The mean of theta_1..theta_n with weights proportional to decay^(n - t).
+  """The mean of the models theta_t, weighted by decay^(n - t), after n rounds.
 
   Attributes:
     decay: Decay of the weights, in (0, 1). About 1 / (1 - decay) models count.
@@ -157,10 +162,7 @@ def build_averaging_finalizer(
 
 
 def shares_of(average: Average, num_rounds: int) -> np.ndarray:
-  """Returns share_1..share_n of the running mean, float32, [num_rounds].
-
-  share_t is the weight of the model of round t at the moment when it enters the
-  mean (see the module docstring).
+  """Returns the result of `average.shares` as float32, shape [num_rounds].
 
   Args:
     average: Rule of the average.

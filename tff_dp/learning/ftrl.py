@@ -59,8 +59,8 @@ class Ftrl:
     momentum: Momentum gamma in [0, 1).
     nesterov: Whether to look ahead by one momentum step.
     l1: Weight of |theta|_1 per round. Above 0, it makes weights exactly zero.
-    constraint: Set C. With L1, projection after the threshold must be the exact
-      minimiser for the set (see `constraints`).
+    constraint: Set that the model must stay in. With L1, projection after the
+      threshold must be the exact minimiser for the set (see `constraints`).
     restart_every: Number of rounds after which the current model becomes the
       anchor and the prefix sum restarts, together with the tree of the
       aggregator.
@@ -114,11 +114,11 @@ class State(NamedTuple):
 
   Attributes:
     anchor: Anchor theta_0 of the current tree.
-    dual: Noised sum u_t.
-    velocity: Velocity m_t. An empty tuple without momentum, because m_t is then
-      the residual.
-    l1_dual: Number tau_t of L1 terms that u_t carries, scalar.
-    l1_velocity: Velocity mu_t, scalar.
+    dual: Noised sum u_t of the server's steps since the anchor.
+    velocity: Velocity m_t of the momentum. An empty tuple without momentum,
+      because m_t is then the residual.
+    l1_dual: Factor tau_t of the L1 term, which is added up like u_t, scalar.
+    l1_velocity: Velocity mu_t of tau_t, scalar.
     round: Number of rounds done in the whole run, scalar int64.
   """
 
@@ -178,7 +178,10 @@ def next_weights(spec: Ftrl, state: State, weights, residual):
 
 
 def _step(spec: Ftrl, velocity, residual):
-  """Returns (the round's step before eta and cooldown, the new velocity)."""
+  """Returns (the round's step, the new velocity).
+
+  The step is not yet multiplied by learning rate and cooldown.
+  """
   if not spec.momentum > 0:
     return residual, residual
   velocity = spec.momentum * velocity + residual

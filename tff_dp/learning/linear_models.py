@@ -44,7 +44,8 @@ _LARGEST_LOG_RATE = 30.0
 class GeneralizedLinearModel(tff.learning.models.FunctionalModel):
   """A `FunctionalModel` of one family.
 
-  Outputs are eta, of shape [batch], or [batch, num_classes] for 'softmax'.
+  Outputs are the linear predictor eta, of shape [batch], or [batch,
+  num_classes] for 'softmax'.
 
   Attributes:
     family: Name of the family, one of `FAMILIES`.
@@ -161,8 +162,7 @@ def build_generalized_linear_model(
   """Returns a model on batches (x, y), of shapes [batch, n] and [batch].
 
   Labels are float32, or int32 for 'softmax'. The weights are the kernel, of
-  shape [n] or [n, num_classes], and the bias. Kernel and bias begin at zero,
-  and a client treats them alike.
+  shape [n] or [n, num_classes], and the bias. Kernel and bias begin at zero.
 
   Args:
     family: 'linear' (squared loss), 'logistic' (labels 0 and 1), 'softmax'

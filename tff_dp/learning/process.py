@@ -88,7 +88,7 @@ def compose(
     plan: Plan that builds the aggregator of the clients' updates.
     initial_weights: Computation that returns the initial
       `tff.learning.models.ModelWeights`.
-    client_work: Work of the clients. The weights it gives them are ignored.
+    client_work: Work of the clients. The weights of their updates are ignored.
     finalizer: Server step that applies the noised mean.
     workload: Linear map of the finalizer, see `PrivateLearningProcess`.
     averaging: Average to keep, or `None`.

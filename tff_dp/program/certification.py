@@ -41,8 +41,8 @@ class Certificate:
 
   Attributes:
     plan: Plan whose noise the process adds.
-    release: The release that the process state tracks. `None` if the state
-      tracks none.
+    release: The noise whose rounds the process state counts. `None` if the
+      state counts no rounds.
     not_covered: Paths of the metrics that depend on clients' data without
       noise. A trusted server sees these metrics, and keeps them secret.
   """
@@ -52,7 +52,7 @@ class Certificate:
   not_covered: frozenset[data_flow.Path]
 
   def check(self, state: Any, metrics: Any, *, rounds_done: int) -> None:
-    """Raises unless noise and noise state after a round follow the plan.
+    """Raises unless the noise and its state after a round follow the plan.
 
     Args:
       state: State of the process.

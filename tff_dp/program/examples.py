@@ -83,7 +83,7 @@ def _found(clients) -> tff.Type | None:
 
 
 def _advice(expected: tff.Type, found: tff.Type) -> tuple[str, str]:
-  """Returns the cause and the way out."""
+  """Returns the cause of a mismatch of the two types, and the way out."""
   wanted, given = _tensors(expected), _tensors(found)
   if list(wanted) != list(given):
     return (

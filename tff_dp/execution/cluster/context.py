@@ -236,8 +236,7 @@ class ClusterContext(in_process.InProcessContext):
 
   @contextlib.contextmanager
   def reporting_to(self, say: Callable[[str], None]) -> Iterator[None]:
-    """Makes `say`, instead of the log, report on shards that a pass waits for.
-    """
+    """Sends reports on waiting and lost shards to `say`, for a `with` block."""
     before, self._shards.say = self._shards.say, say
     try:
       yield

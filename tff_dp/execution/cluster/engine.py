@@ -120,8 +120,8 @@ class Shards:
       worker that they reach.
     num_bytes_received: Bytes of the results that were taken.
     waiting: Indices of the shards without a result.
-    say: Function that receives reports on the shards that a pass waits for.
-      Default: a log warning.
+    say: Function that receives reports on waiting and lost shards. Default: a
+      log warning.
   """
 
   def __init__(self, engine: Engine, *, max_retries: int):

@@ -64,7 +64,8 @@ class Pass:
   Attributes:
     number: Number of the walk, from 1.
     num_clients: Number of clients in all shards together.
-    server_inputs: Pairs of skeleton and arrays, in the order of the schedule.
+    server_inputs: Values of the server that clients read, as pairs (skeleton,
+      arrays), in the order of the schedule.
     zeros: Start values of the accumulators. An array of zeros travels as its
       shape, see `wire.without_zeros`.
     client_skeletons: Skeleton of each client input. None for an argument, whose
@@ -214,7 +215,7 @@ class _ShardCall(call.Call):
     )
 
   def keep(self, node, flat: Mapping[int, list]) -> None:
-    """Sets the values that an earlier pass kept."""
+    """Sets the clients' values of a node, which an earlier pass kept."""
     self._kept[node] = flat
 
 
@@ -250,7 +251,10 @@ def run_shard(shared: bytes, shard: bytes) -> bytes:
 
 
 def _program(sent: bytes) -> tuple[Computation, program_lib.Program]:
-  """Returns the computation and its program, compiled at the first call."""
+  """Returns the computation that was sent, and its program.
+
+  The program is compiled at the first call.
+  """
   digest = hashlib.sha256(sent).digest()
   if digest not in _programs:
     computation = wire.loads(sent)

@@ -34,7 +34,7 @@ class Columns:
     batch_size: Rows of a batch, an int64 scalar. The last batch may be shorter.
     is_batched: Whether its elements are batches of rows. If not, they are rows.
     period: Number of rows after which the rows repeat, None if they do not.
-    repeats: Number of times that its elements are repeated.
+    repeats: Number of times that the whole sequence of elements comes.
     row_maps: Functions of the components of a row before batching, in order.
     maps: Functions of the components of an element, in order.
   """
@@ -63,7 +63,7 @@ class Columns:
     return self._num_distinct * self.repeats
 
   def element(self, index: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the components of an element."""
+    """Returns the components of the element `index`."""
     if self.repeats != 1:
       index %= tf.maximum(self._num_distinct, 1)
     start = index * self._size
@@ -108,7 +108,7 @@ class Columns:
     )
 
   def batched(self, size: tf.Tensor, drops_remainder: tf.Tensor) -> 'Columns':
-    """Returns the sequence of batches of `size` of its rows."""
+    """Returns the sequence of its rows in batches of `size`."""
     self._check_repeats_no_elements()
     if self.is_batched:
       raise errors.NotPlainError('batches are of batches')

@@ -189,7 +189,8 @@ def _add_initializer(graph_def, initializer: str, results: list[str]) -> None:
   that lead to both run twice. Here the initialiser is a copy of its nodes. The
   results get the handle of a variable or a table from a node that waits for the
   initialiser. A read or a write needs the handle as data, in any function. So
-  no change that TensorFlow makes to the graph can let it run too early.
+  no change that TensorFlow makes to the graph lets a read or a write run too
+  early.
 
   Args:
     graph_def: Graph to change. It has only nodes that lead to the initialiser
@@ -252,11 +253,11 @@ def _makes_handles(node, functions) -> bool:
 def _make_calls_strict(graph_def) -> None:
   """Makes calls, branches and loops wait for all inputs and end as a whole.
 
-  Operations run like this. But TensorFlow replaces a call by the nodes of its
-  function, and then each node begins with its own inputs. Only control inputs
-  of the call hold for all nodes, and its control output stands for all of them.
-  So every input of a call also becomes a control input, and a reader of an
-  output waits for the call.
+  An operation waits by itself. But TensorFlow replaces a call by the nodes of
+  its function, and each node starts as soon as its own inputs are there. Only
+  the control inputs of the call hold for all these nodes, and only its control
+  output waits for all of them. So every input of a call also becomes a control
+  input, and a reader of an output waits for the call.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
   for scope in [graph_def, *functions.values()]:

@@ -35,7 +35,10 @@ def _on_cpu():
 
 
 def _reduce_iterator(variant, state, step, dtypes):
-  """Returns (condition, body, start) of a `ReduceDataset` over an iterator."""
+  """Returns (condition, body, start values) of a loop over an iterator.
+
+  The loop does the work of a `ReduceDataset`.
+  """
   element = dict(output_types=dtypes, output_shapes=[None] * len(dtypes))
   with _on_cpu():
     iterator = tf.raw_ops.AnonymousIteratorV3(**element)

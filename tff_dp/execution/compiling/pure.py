@@ -112,7 +112,7 @@ class _Region:
     return self._last is not None
 
   def closed(self, tensors: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Returns the tensors, available after all operations with a state ran."""
+    """Returns the tensors, which then wait for all operations with a state."""
     if self._last is None:
       return list(tensors)
     with self.next():
@@ -358,7 +358,7 @@ class _Scope:
     return _operation(library, node, inputs)
 
   def _variable(self, node) -> variables.Variable:
-    """Returns the variable of a handle."""
+    """Returns the variable that a `VarHandleOp` stands for."""
     if self._is_function:
       # A call in a loop would find the variable of the call before.
       raise errors.NotPlainError(f'{node.name} is made in a function')
