@@ -171,7 +171,7 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
   The columns are the eager tensors that the dataset cuts its elements from. The
   number of rows per element is None if an element is one row. The whole result
   is None unless the dataset is `Dataset.from_tensor_slices`, or that followed
-  by one `batch`. Options and `prefetch` may come in between. Checked against
+  by one `batch`, where options and `prefetch` do not matter. Checked against
   TensorFlow 2.14.1 and 2.21.0.
 
   Args:

@@ -13,8 +13,8 @@ reasons:
 
 *   With equal noise, the difference of the two releases would be the difference
   of two sums without any noise.
-*   With equal noise in later rounds, these would subtract the noise that
-  protects the first round, and their prefix sums would reveal it.
+*   Later rounds subtract the noise that protects the first round that differs.
+  If their noise were equal, the prefix sums would reveal that round.
 
 A ring holds the digests of the rounds whose draws are made again later, one
 number per round.

@@ -121,7 +121,7 @@ def add_clip_norm_and_delta(parser: errors.Parser) -> None:
 
 
 def check_counts(arguments: argparse.Namespace) -> None:
-  """Raises `ArgumentError` unless all counts are integers of at least 1."""
+  """Raises `ArgumentError` unless all given counts are integers from 1 on."""
   for name in ('population', 'rounds', 'slots', 'selected'):
     _checks.optional_integer_at_least(
         1, **{name: getattr(arguments, name, None)}

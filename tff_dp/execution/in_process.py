@@ -273,12 +273,13 @@ def create_sync_in_process_context(
   Args:
     client_tf_devices: Devices for clients' work, as names ('GPU:0', '/gpu:1')
       or `tf.config.LogicalDevice` objects. Clients are assigned to them
-      round-robin. Default: all GPUs, or the CPU if there is none. A device that
-      is listed twice gets two workers.
+      round-robin. A device that is listed twice gets two workers. Default: all
+      GPUs. If there are none, the CPU, listed once for each core that this
+      process may use, but at most 8 times.
     server_tf_device: Device of all other work. Default: the first GPU, or the
       CPU if there is none.
     max_concurrent_clients: Number of workers, which are spread over the
-      devices. Default: one for each listed device. With one worker, aggregation
+      devices. Default: one for each entry of the list. With one, aggregation
       gives the same bits as TFF's own runtime. More workers add up in another
       order, which depends only on their number. The bits of a training depend
       on that number and on the number of threads within an operation, but on no

@@ -3,8 +3,9 @@
 """FTRL: dual averaging on the noised prefix sum, with L1 and constraint sets.
 
 With an L1 term or a constraint set the server cannot simply add up updates. It
-needs the prefix sum itself. Let theta_0 be the anchor, u_t the sum of the
-server's steps since the anchor and eta the learning rate. Round t solves
+needs the prefix sum itself. Let C be the constraint set, theta_0 the anchor,
+u_t the sum of the server's steps since the anchor, eta the learning rate and l1
+the weight of the L1 term. Round t solves
 
     argmin over C of  <u_t, theta> + tau_t l1 |theta|_1
                       + |theta - theta_0|^2 / (2 eta)
@@ -23,8 +24,9 @@ u_t is v_t = momentum v_{t-1} + s_t, with s_t the prefix sum, because m_t = v_t
 - v_{t-1}.
 
 A restart takes the current model as the anchor and resets u and tau. m and mu
-are kept. In terms of v this is `v_t = momentum v_{t-1} + c + s_t` with
-`c = momentum (v_R - v_{R-1})` for a tree of R rounds. So without L1 and
+are kept. In the new tree, v_0 = 0 and s_t begins anew, and
+`v_t = momentum v_{t-1} + c + s_t`, where `c = momentum (v_R - v_{R-1})` is of
+the last round R of the tree before. So without L1 and
 constraints the restarts change nothing: the result always equals momentum SGD
 on the residuals (`tests/learning/ftrl_test.py`). With L1 or constraints, a new
 anchor is not the same as continued dual averaging.

@@ -30,8 +30,8 @@ def check(process: tff.learning.templates.LearningProcess, clients: Any):
       has one.
 
   Raises:
-    ArgumentError: If the examples are not batched, or if they have other names,
-      shapes or types than the `input_spec` of the model.
+    ArgumentError: If the examples are not batched or not dense tensors, or if
+      they have other names, shapes or types than the `input_spec` of the model.
   """
   expected = _expected(process)
   found = None if expected is None else _found(clients)

@@ -217,8 +217,9 @@ class Loop:
 
     Raises:
       ArgumentError: If an id is unknown.
-      PrivacyRefusedError: If the cohort breaks the plan, no round is left, or
-        the round would exceed the budget. Nothing has changed then.
+      PrivacyRefusedError: If the loop is closed, the cohort breaks the plan, no
+        round is left, or the round would exceed the budget. Nothing has changed
+        then.
       ClientComputationError: If the work of a client failed. You can run the
         round again, also with another cohort.
     """

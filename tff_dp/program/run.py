@@ -249,7 +249,11 @@ class Run:
     return releases.Releases(self.directory, self.history)
 
   def introduction(self) -> list[str]:
-    """Returns the guarantee, and a hint if the noise leaves little to learn."""
+    """Returns sentences to show before the first round.
+
+    They are the guarantee, the frozen weights if there are any, and a hint if
+    the noise leaves little to learn.
+    """
     said = [self._guarantee()]
     frozen = outputs.frozen_weights(self.process, self.state)
     if frozen is not None:

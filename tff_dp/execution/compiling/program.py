@@ -331,7 +331,7 @@ class Program:
     Args:
       number: Number of the pass, from 1.
       worker: Index of the worker that runs the function.
-      kind: Kind of the clients' sequences, as in `chunks.specs`.
+      kind: Form of the clients' sequences, as in `chunks.specs`.
 
     Returns:
       The function, or None if clients must come one by one. This is so if a
@@ -428,7 +428,7 @@ class Program:
     Args:
       number: Number of the pass, from 1.
       worker: Index of the worker that runs the function.
-      kind: Kind of the clients' sequences, as in `chunks.stack_specs`.
+      kind: Form of the clients' sequences, as in `chunks.stack_specs`.
 
     Returns:
       The function, or None if clients must come one after the other. This is so
