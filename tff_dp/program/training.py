@@ -87,7 +87,7 @@ def train(
       have budgets and deltas of their own, this delta belongs to the epsilon of
       the party that pays most.
     plan: Plan of the process. Default: the one that the process names. Pass a
-      plan of silos after `with_availability`, the plan of an aggregator that
+      plan after `with_availability`, the plan of an aggregator that
       another Python process made, or, to train any process without privacy, a
       `NonPrivatePlan`.
     epsilon_budget: Budget at `delta`. The round that would exceed it is
