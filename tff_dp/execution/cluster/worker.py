@@ -153,8 +153,6 @@ class _Members(Mapping):
     self._given = given
     self._load = load
     self._num_clients = num_clients
-    # Between the look whether a client goes into a chunk and its own call.
-    self._loaded = {}
 
   def __getitem__(self, client: int):
     value = self._given[client]
