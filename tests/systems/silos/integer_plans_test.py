@@ -133,6 +133,19 @@ class PlanTest(parameterized.TestCase):
     stddev = math.sqrt(4 * plan.share_variance)
     self.assertBetween(stddev, 0.99 * exact, 1.2 * exact)
 
+  def test_a_large_budget_is_met_with_more_noise(self):
+    # Here e^epsilon times what the tables of the draws miss exceeds delta.
+    plan = integer_plans.calibrate(
+        'skellam', epsilon=16.0, delta=1e-8, dimension=12, grid=128,
+        records_per_silo=1, min_silos=5,
+    )
+    self.assertLessEqual(plan.epsilon(1e-8, dimension=12), 16.0)
+    smaller = integer_plans.calibrate(
+        'skellam', epsilon=8.0, delta=1e-8, dimension=12, grid=128,
+        records_per_silo=1, min_silos=5,
+    )
+    self.assertLess(plan.variance, smaller.variance)
+
   @parameterized.parameters(*integer_plans.NOISES)
   def test_sum_of_shares_hides_a_record_by_brute_force(self, noise):
     # The law that is drawn from, silo by silo, in one dimension.

@@ -402,14 +402,24 @@ def calibrate(
     # Rounded up, so that the shares add up to the calibrated variance.
     return SkellamPlan(variance=amount / min_silos * (1 + 1e-14), **shape)
 
+  def is_within(amount):
+    spent = plan_of(amount).epsilon(
+        delta, dimension=dimension, num_rounds=num_rounds
+    )
+    return spent <= epsilon
+
   # The search ignores what the tables of the draws miss, which is little.
   for _ in range(_MOST_GUESSES):
-    plan = plan_of(amount)
-    if plan.epsilon(delta, dimension=dimension, num_rounds=num_rounds) <= (
-        epsilon
-    ):
-      return plan
+    if is_within(amount):
+      return plan_of(amount)
     amount *= 1 + _TOLERANCE
     if noise == 'binomial':
       amount = math.ceil(amount)
-  raise refused
+  # But e^epsilon times that is too much for a large epsilon and a small delta.
+  # More noise has a smaller epsilon.
+  amount = search.least(
+      is_within, amount, most=_MOST_NOISE, tolerance=_TOLERANCE
+  )
+  if amount == math.inf:
+    raise refused
+  return plan_of(amount)
