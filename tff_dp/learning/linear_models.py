@@ -166,8 +166,9 @@ def build_generalized_linear_model(
 
   Args:
     family: 'linear' (squared loss), 'logistic' (labels 0 and 1), 'softmax'
-      (labels 0..num_classes - 1) or 'poisson' (counts, divided by the declared
-      maximum, which scales the loss and not the fit).
+      (labels 0..num_classes - 1) or 'poisson' (counts). The model
+      divides counts by the declared maximum. This scales the loss and does not
+      change the fit.
     num_features: Number of features n.
     feature_bounds: Declared (lower, upper), each a number or one number per
       feature.

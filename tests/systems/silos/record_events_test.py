@@ -475,7 +475,7 @@ class RefusalTest(parameterized.TestCase):
         record_events.PoissonRecordDpEvent: lambda: Strange(1.0, 0.5),
         record_events.SkellamSumDpEvent: lambda: Strange(4, 9.0, 1),
     }.get(base, Strange)()
-    with self.assertRaisesRegex(TypeError, 'event=Strange.*an event with rules'):
+    with self.assertRaisesRegex(TypeError, 'event=Strange.*bounds are known'):
       _epsilon(event)
     self.assertFalse(protocol_accountant.ProtocolAccountant().supports(event))
     with self.assertRaises(TypeError):

@@ -272,8 +272,9 @@ def laws(
 ) -> tuple[loss_sums.Law, ...]:
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
-  Upper bound, like `to_pld`, but less of the tail is counted as infinite loss:
-  1e-250, and at most a thousandth of the delta that remains at every epsilon.
+  Upper bound, like `to_pld`, but it cuts the tail later: at most 1e-250, and a
+  thousandth of the delta that no epsilon removes, become infinite loss in
+  addition.
   The result is one distribution, or with `reverse` one for each direction.
 
   Args:

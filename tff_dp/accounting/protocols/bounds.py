@@ -129,8 +129,8 @@ def rules_of(event: dp_accounting.DpEvent) -> Rules:
     known = event.rules()
   if type(event) not in known:
     raise TypeError(
-        f'event={event!r} is not allowed: expected an event with rules, such as'
-        ' those of tff_dp.accounting.events.run_events.'
+        f'event={event!r} is not allowed: expected an event whose bounds are known'
+        ' here, such as those of tff_dp.accounting.events.run_events.'
     )
   return known[type(event)]
 

@@ -131,7 +131,9 @@ def conditional(library, node, predicate, inputs: list) -> list:
 def while_loop(library, node, inputs: list) -> list:
   """Returns the outputs of a `While`, and updates objects in `inputs`."""
   if any(isinstance(value, columns.Optional) for value in inputs):
-    raise errors.NotPlainError(f'{node.name} hands on an element')
+    raise errors.NotPlainError(
+        f'{node.name} is a loop with a dataset element among its variables'
+    )
   state = _State(inputs)
   places = [i for i, value in enumerate(inputs) if are_values([value])]
 

@@ -78,10 +78,10 @@ def round_profile(
     clone_probability: Probability pc that another client's report is a clone.
       Default: exp(-e0), which holds for every e0-LDP randomizer, because R(x_i)
       is at least exp(-e0) (R(x) + R(x')) / 2 (arXiv:2012.12803, section 3.1).
-      Give a larger one only for a randomizer for which it is proven.
+      Give a larger probability only for a randomizer for which it is proven.
     num_categories: Number of categories k, if the randomizer is k-ary
-      randomized response. Then many reports, perhaps the target's too, are of
-      neither type, so the bound is smaller.
+      randomized response. Then many reports, perhaps the target's too, tell
+      nothing about the target, so the bound is smaller.
 
   Raises:
     NotApplicableError: If d0 > 0 and pc is above exp(-e0), or `num_categories`

@@ -116,11 +116,11 @@ class SamplingPlan(coarse_plan.CoarsePlan):
 
   @property
   def noise_multiplier_by_domain(self) -> dict[str, float]:
-    """Noise multiplier of every stream, by the domain of its key.
+    """Noise multiplier of every stream of noise, by the name of the stream.
 
-    With adaptive clipping there is a stream of updates and one of quantile
-    bits. In a round a client is in both or in neither, so both together are one
-    sampled Gaussian mechanism.
+    The stream 'value' is for updates. With adaptive clipping, 'quantile' is for
+    the bits. In a round a client is in both streams or in neither, so the two
+    together are one sampled Gaussian mechanism.
     """
     return adaptive_clipping_lib.noise_multiplier_by_domain(
         self._noise(), self.adaptive_clipping

@@ -255,9 +255,10 @@ class SecureSumPlan(plan_base.PlanOfSilos):
   ) -> dp_accounting.DpEvent:
     """Returns the DP event of the one opened sum that contains a given record.
 
-    No record is in two sums. The event counts the noise of the promised silos,
-    and is stated for replace-one of a record (`systems.silos.record_events`).
-    If the silo is in no sum before the run stops, it is a `NoOpDpEvent`.
+    No record is in two sums. The event counts only the noise of the
+    `sums.min_silos` honest silos, and is stated for replace-one of a record
+    (`systems.silos.record_events`). If no sum before the stop has records of
+    the silo, the event is a `NoOpDpEvent`.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.
