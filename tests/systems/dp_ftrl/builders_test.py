@@ -113,7 +113,7 @@ class BuildDpFtrlTest(parameterized.TestCase):
   )
   def test_weights_of_clients_are_refused_with_the_reason(self, weighting):
     with self.assertRaisesRegex(
-        _checks.ArgumentError, 'client_weighting=.*UNIFORM: .*sensitivity'
+        _checks.ArgumentError, 'client_weighting=.*UNIFORM: .*can move the mean'
     ):
       _build(_plan(), client_weighting=weighting)
 

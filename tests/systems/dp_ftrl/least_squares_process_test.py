@@ -226,7 +226,7 @@ class BadArgumentsTest(parameterized.TestCase):
         adaptive_clipping=adaptive_clipping.AdaptiveClipping(),
     )
     with self.assertRaisesRegex(
-        _checks.ArgumentError, 'plan.adaptive_clipping=.*bounds .* declared'
+        _checks.ArgumentError, 'plan.adaptive_clipping=.*declared bounds'
     ):
       _build(plan)
 
