@@ -38,8 +38,8 @@ def _keep_temporary_files_in_memory() -> None:
 
 _keep_temporary_files_in_memory()
 
-# Before NumPy is loaded. On two busy cores, threads of BLAS wait for each other
-# 20 times as long as they compute.
+# Before NumPy is loaded. On busy cores, threads of BLAS wait for each other much
+# longer than they compute.
 os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
 
 # pytest, not absl, parses the command line; without this, absltest's
@@ -71,7 +71,7 @@ _STACK = (
     'streams_test.py',
 )
 # What only `--slow` runs: tests that repeat at another size, or for another
-# system, what a faster one checks. Each takes ten seconds or more.
+# system, what a faster one checks.
 _SLOW = (
     'benchmarks/gpu_test.py::PartsTest::test_rows_by_hand_and_in_process',
     'benchmarks/round_time_test.py::SameResultTest'

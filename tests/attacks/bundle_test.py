@@ -146,7 +146,7 @@ class GraphsTest(_Test):
 def _remembered(module, name):
   """Makes a pure function of a proto keep its results.
 
-  A bundle has 15 computations, and most cases change none or one.
+  Most cases change none or one of the computations in a bundle.
   """
   function, kept = getattr(module, name), {}
 

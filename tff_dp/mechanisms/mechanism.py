@@ -341,7 +341,7 @@ def rounded_down(**argument: Sequence[float]) -> tuple[float, ...]:
 
 
 def check_leading_one(**argument: Sequence[float]) -> None:
-  """Raises unless the first coefficient is 1. Argument: as of `rounded`."""
+  """Raises unless the sequence, given by its name, begins with 1."""
   ((name, values),) = argument.items()
   if values[0] != 1.0:
     raise _checks.ArgumentError(

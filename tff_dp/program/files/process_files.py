@@ -28,6 +28,7 @@ INITIALIZE, NEXT = 'initialize.pb', 'next.pb'
 _LEAST_WORD = 2**43
 # Type of a message that holds another, here a graph.
 ANY = 'google.protobuf.Any'
+_TYPE = 'tensorflow_federated.v0.Type'
 # Largest size of a protocol buffer.
 _MOST_BYTES = 2**31
 
@@ -120,8 +121,9 @@ def parts(proto: Any) -> Iterator[Any]:
     if message.DESCRIPTOR.full_name == ANY:
       continue
     for field, value in message.ListFields():
+      kind = field.message_type
       # Types, most of the messages, hold no code.
-      if field.message_type is None or field.message_type.name == 'Type':
+      if kind is None or kind.full_name == _TYPE:
         continue
       waiting.extend(
           [value] if isinstance(value, message_lib.Message) else value

@@ -334,7 +334,9 @@ def calibrate(
 ) -> SumPlan:
   """Returns the plan with the least noise of its kind within the budget.
 
-  Upper bound, like the `epsilon` of each plan. The noise is rounded upward.
+  Upper bound, like the `epsilon` of each plan. The noise is rounded upward. For
+  a large epsilon and a small delta, what the tables of the draws miss forbids
+  little noise. Then the plan has the noise that a bisection finds.
 
   Args:
     noise: Kind of noise, one of `NOISES`.
