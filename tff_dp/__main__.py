@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m tff_dp` is `tff-dp`."""
+"""Runs the command `tff-dp` for `python -m tff_dp`."""
 
 import sys
 

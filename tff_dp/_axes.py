@@ -22,7 +22,7 @@ _FONT = re.compile(r"font: ([\d.]+px) [^;\"]*")
 
 
 def figure(width: float, height: float, rows: int = 1) -> tuple[Any, list[Any]]:
-  """Returns a matplotlib figure, which cuts no label off, and its axes.
+  """Returns a matplotlib figure and its axes. The layout cuts off no label.
 
   Args:
     width: Width in inches.

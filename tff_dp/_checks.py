@@ -37,7 +37,7 @@ def printable(text: str) -> str:
 
 
 def shown(value) -> str:
-  """Returns the `repr` of a value in one line, cut where it is long."""
+  """Returns the `repr` of a value in one line, shortened if it is long."""
   text = printable(repr(value))
   return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + '...'
 
@@ -234,7 +234,7 @@ def instance_of(kind, allowed: str, **argument) -> None:
   """Raises unless the argument is an instance of a class.
 
   Args:
-    kind: The class, or several as `isinstance` takes them.
+    kind: The class, or a tuple of allowed classes.
     allowed: Expected input, as the end of a sentence.
     **argument: The argument, by its name.
   """
@@ -244,10 +244,10 @@ def instance_of(kind, allowed: str, **argument) -> None:
 
 
 def take_python_numbers(spec) -> None:
-  """Replaces NumPy's numbers in a dataclass by Python's.
+  """Replaces NumPy numbers in a dataclass by Python numbers.
 
-  NumPy's numbers are integers and reals, too, but JSON does not accept them,
-  and some lack methods of Python's numbers.
+  NumPy numbers pass the checks of this module. But JSON does not accept them,
+  and some of them lack methods of Python numbers.
 
   Args:
     spec: The dataclass, from its `__post_init__`. It may be frozen.
@@ -264,7 +264,9 @@ def clip_norm(**argument) -> None:
 
 
 def delta(**argument) -> None:
-  """Raises unless the argument is above 0 and small enough to promise anything.
+  """Raises unless the argument is above 0 and at most 0.1.
+
+  A larger delta promises almost nothing.
 
   The check is for a delta that is stated or planned. A privacy profile accepts
   every delta.

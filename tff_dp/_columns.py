@@ -26,11 +26,11 @@ class Column:
     name: Name of the column: 'reference', 'current' or 'colab'.
     pythons: Versions of Python, (major, minor), the oldest first.
     lock: File that pins every package.
-    own_lock: File that pins what a user installs. It is `lock`, but on Colab it
-      has only the packages that Colab lacks.
+    own_lock: File that pins the packages that a user installs. In columns A and
+      B it is `lock`. In column C it pins only the packages that Colab lacks.
     packages: Distribution -> checked versions, the one in the lock first.
-    present: Distributions that may have any version: imports of TFF and of this
-      package that no package's requirements install.
+    present: Distributions that must be installed, in any version. TFF or this
+      package imports them, but no package's requirements install them.
     has_worker: Whether TFF's C++ worker, and with it the native context, works.
     recipe: Steps to install the stack, as the end of a sentence.
   """

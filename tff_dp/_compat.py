@@ -170,9 +170,9 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
 
   The columns are the eager tensors that the dataset cuts its elements from. The
   number of rows per element is None if an element is one row. The whole result
-  is None unless the dataset is `Dataset.from_tensor_slices`, or that followed
-  by one `batch`, where options and `prefetch` do not matter. Checked against
-  TensorFlow 2.14.1 and 2.21.0.
+  is None if the dataset has any other step than `Dataset.from_tensor_slices`,
+  at most one `batch`, options and `prefetch`. Checked against TensorFlow 2.14.1
+  and 2.21.0.
 
   Args:
     dataset: A `tf.data.Dataset`.
@@ -526,9 +526,10 @@ def is_keras3_model(value: object) -> bool:
 
 @functools.cache
 def _explain_keras3() -> None:
-  """Makes TFF's functions for Keras 2 models refer Keras 3 models to ours.
+  """Makes errors of TFF about a Keras 3 model name our function for it.
 
-  Checked with TFF 0.87.0, which says only that it expected another type.
+  TFF's functions for Keras 2 models otherwise say only that they expected
+  another type. Checked with TFF 0.87.0.
   """
   models = importlib.import_module('tensorflow_federated').learning.models
   for name in ('from_keras_model', 'functional_model_from_keras'):
@@ -585,8 +586,8 @@ def _let_wrapped_dicts_be_saved() -> None:
 def _forget_worker_at_exit() -> None:
   """Drops TFF's default context while its `__del__` can still run.
 
-  Otherwise `__del__` may find `subprocess` torn down already, in Python 3.13
-  always, and prints a traceback when Python ends.
+  Otherwise `__del__` may run after `subprocess` is torn down, and print a
+  traceback when Python ends. In Python 3.13 it always does.
   """
   atexit.register(private_tff('default_context').set_no_default_context)
 

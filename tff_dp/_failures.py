@@ -150,7 +150,7 @@ def _secret_trace(error: BaseException) -> str:
 def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
   """Appends the trace of an error to a file under `secret/`, if possible.
 
-  Adds a note to the error, which names the file. The trace may show clients'
+  Adds a note with the file's name to the error. The trace may show clients'
   data.
 
   Args:

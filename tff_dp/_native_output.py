@@ -102,7 +102,7 @@ class Diversion:
 def silence() -> Iterator[None]:
   """Returns a block in which the output is dropped.
 
-  Inside a block of `Diversion.active` the output goes on to the diversion's
+  Inside a block of `Diversion.active` the output still goes to the diversion's
   file. The function is for workers of a cluster, whose errors travel to the
   driver, and whose screens other people may read.
   """

@@ -136,7 +136,9 @@ def bits(shape, key: tf.Tensor) -> tf.Tensor:
 
 
 def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
-  """Returns TensorFlow's own normals, which end at 5.68: not for noise.
+  """Returns TensorFlow's own normals. Do not use them for noise.
+
+  Their absolute value never exceeds 5.68.
 
   They are for directions and starting points, whose distribution no guarantee
   rests on.
@@ -226,7 +228,7 @@ def integers(shape, key: tf.Tensor, *, below, dtype=tf.int64) -> tf.Tensor:
   """Returns integers in [0, below) that are nearly uniform.
 
   The probability of an integer differs from 1 / below by a relative error of at
-  most below / 2^64, with int32 below / 2^32.
+  most below / 2^64. For int32 the relative error is at most below / 2^32.
   """
   return tf.raw_ops.StatelessRandomUniformIntV2(
       shape=shape,
@@ -248,7 +250,7 @@ def _generator(key: tf.Tensor) -> dict[str, object]:
 
 
 def laplace(shape, key: tf.Tensor) -> tf.Tensor:
-  """Returns Laplace draws of scale 1, float64, whose end `draws` states.
+  """Returns Laplace draws of scale 1, float64. `draws` gives their limit.
 
   A draw is made from 64 bits: one gives the sign, and the size is minus the
   logarithm of the other 63. If those are a small number, more bits follow.

@@ -183,7 +183,7 @@ class DirectoryTest(_Test):
       flock(descriptor, how)
 
     with mock.patch.object(fcntl, 'flock', replaced):
-      with self.refused(_checks.ArgumentError, 'its lock is gone'):
+      with self.refused(_checks.ArgumentError, 'its lock file was'):
         _open(self.root)
 
   def test_lock_where_directories_cannot_be_locked(self):

@@ -378,7 +378,7 @@ class ClusterTest(_Test):
     self.engine.change = change
     try:
       self.refused(
-          'no message of |no result of a shard|a message',
+          'no message of |not the result of its shard|a message',
           function, *arguments,
           kind=engine_lib.ClusterError,
       )

@@ -31,8 +31,8 @@ class Setting:
   """The facts that are known before a system is chosen. All are public.
 
   Attributes:
-    population: Number of clients. If a guarantee rests on a crowd, the number
-      of those that are sure to flip their coins and to deliver.
+    population: Number of clients. If a guarantee rests on a crowd, count only
+      clients that are sure to flip their coins and to deliver their reports.
     reports_per_round: Mean number of reports that the server wants in a round.
     rounds: Number of rounds of the whole run.
     parameters: Number of weights of the model.
@@ -268,7 +268,8 @@ def rate(setting: Setting, slots: float) -> float:
 
   Args:
     setting: Known facts, among them the mean number of reports in a round.
-    slots: Number of rounds in which a client that takes part reports once.
+    slots: Number of rounds of a pass. A client that takes part in a pass
+      reports in one of these rounds.
   """
   share = slots * setting.reports_per_round / setting.population
   return min(1.0, shortened(share))

@@ -31,9 +31,10 @@ def relation_of(
 
 
 def slots(setting: offers.Setting) -> int:
-  """Returns the rounds of one pass: all rounds over the number of passes.
+  """Returns the number of rounds of one pass.
 
-  The quotient is rounded up, so whole passes may have a few extra rounds.
+  It is the number of rounds of the run divided by the number of passes, rounded
+  up. So the passes together may have a few rounds more than the run.
   """
   return -(-setting.rounds // setting.num_passes)
 
@@ -87,7 +88,7 @@ def least(
     start: float,
     target: float,
 ) -> float:
-  """Returns a parameter for nearly the least noise within the target.
+  """Returns a parameter for nearly the least noise that meets the target.
 
   The epsilon of the returned parameter was computed and is within the target.
 
@@ -165,7 +166,7 @@ def offer(
 
 
 def options_of(plan: protocol_plan.ProtocolPlan) -> str:
-  """Returns passes and bound of a plan as Python arguments."""
+  """Returns Python code: the arguments for a plan's passes and bound."""
   text = f', num_passes={plan.num_passes}' if plan.num_passes > 1 else ''
   if plan.bound != 'best':
     text += f', bound={plan.bound!r}'

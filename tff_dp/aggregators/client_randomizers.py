@@ -53,10 +53,10 @@ class ClientRandomizer(abc.ABC):
 
   @property
   def report_scale(self) -> Optional[float]:
-    """Scale of the numbers in a report, `None` if reports do not add up.
+    """Size of the numbers in a report: clip norm plus noise scale.
 
-    In that case a report is a few integers, which the server turns into a
-    vector.
+    `None` if reports cannot be added up. A report is then a few integers, which
+    the server turns into a vector.
     """
     return None
 
@@ -201,7 +201,7 @@ def build(
 def release_of(
     randomizer: randomizers.LocalRandomizer,
 ) -> release_marks.Release:
-  """Returns the release whose mark a report gets."""
+  """Returns the `Release` with which reports are marked as noised."""
   return release_marks.Release.of(randomizer.describe())
 
 
@@ -257,7 +257,8 @@ def randomize_category(
 
 
 def _is_below(bits: tf.Tensor, threshold: int) -> tf.Tensor:
-  """Returns a coin that is true for `threshold` of the 2^64 values."""
+  """Returns a coin from 64 random bits: true for `threshold` of 2^64 values.
+  """
   return bits < tf.constant(_LEAST_INT64 + threshold, tf.int64)
 
 

@@ -150,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _assume(arguments: argparse.Namespace) -> None:
-  """Fills in flags that were left out with --records, and prints them."""
+  """If --records is given, fills in missing flags, and prints their values."""
   assumed = {'reports_per_round': arguments.population, **_ASSUMED}
   assumed = {
       name: value

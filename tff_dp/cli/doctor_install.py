@@ -87,7 +87,8 @@ def _lines(target: str) -> list[str]:
 def _running() -> str:
   """Returns the target for the Python that runs this, such as '3.11'.
 
-  It is its version also if that is no target, and 'colab' on Colab.
+  On Colab it is 'colab'. Elsewhere it is the version of Python, even if that is
+  not one of `CHOICES`.
   """
   is_colab = _compat.installed_version('google-colab') is not None
   python = sys.version_info[:2]

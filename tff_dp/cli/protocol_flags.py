@@ -162,7 +162,8 @@ def calibrated(
 ) -> tuple[results.PlanRun, dict[str, Any]]:
   """Returns the run with the noise that the budget needs, and the solution.
 
-  The solution says for what number the plan was solved, and its value in words.
+  The solution has the name of the parameter that was solved for, and a sentence
+  with its value.
   """
   plan = plan_of(arguments).calibrated(
       epsilon=arguments.epsilon,

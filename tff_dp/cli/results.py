@@ -46,7 +46,7 @@ _SOLVED = ('answer', 'solved_for')
 
 
 def of(run: PlanRun) -> dict[str, Any]:
-  """Returns the headline of a run with its `details`, all as the plan says."""
+  """Returns the headline of a run, with `details`. Its plan provides both."""
   options = {
       'delta': run.delta, 'num_rounds': run.num_rounds, **run.options
   }

@@ -285,7 +285,7 @@ class Call:
   def _leaves(self, one_pass) -> Callable[[int], leaves_lib.Leaves | None]:
     """Returns a function from a client to its leaves.
 
-    The function returns None for a client that must have a separate call.
+    The function returns None for a client that must run by itself.
     """
     given = [self._given.clients.get(node) for node in one_pass.client_inputs]
     if self._max_clients_per_call == 1 or None in given:

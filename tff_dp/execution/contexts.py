@@ -189,7 +189,7 @@ class NativeContext(tff.framework.SyncContext):
     except grpc.RpcError as error:
       if _is_secure(comp):
         raise errors.UnsupportedComputationError(
-            'secure aggregations, for which TFF has no protocol to offer',
+            'secure aggregations, for which TFF has no protocol',
             instead='the in-process context, which simulates them in the clear,',
             context='native',
         ) from error

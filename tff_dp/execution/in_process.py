@@ -282,8 +282,8 @@ def create_sync_in_process_context(
       devices. Default: one for each entry of the list. With one, aggregation
       gives the same bits as TFF's own runtime. More workers add up in another
       order, which depends only on their number. The bits of a training depend
-      on that number and on the number of threads within an operation, but on no
-      other number of cores.
+      on the number of workers and on the number of threads within an operation.
+      They do not otherwise depend on the number of cores.
     default_num_clients: Number of clients of a computation whose arguments do
       not determine it.
     max_clients_per_call: Largest number of clients that a worker trains in one

@@ -29,7 +29,7 @@ _KEPT_VARIABLES = ('LD_LIBRARY_PATH', 'TFF_DP_DEBUG')
 
 
 class Outcome(NamedTuple):
-  """The outcome of a child.
+  """The outcome of a child process.
 
   Attributes:
     findings: [check, status, detail] of each finding, as the child printed it.

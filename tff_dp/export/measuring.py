@@ -301,7 +301,9 @@ def _is_keyed(each: np.ndarray, plan) -> bool:
 
 
 def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
-  """Returns a function that compares noise with the plan, or why there is none.
+  """Returns a function that compares noise with the plan, or a reason.
+
+  The reason says why the noise cannot be compared.
   """
   if _is_central(plan):
     if not plan.noise_multiplier:

@@ -218,7 +218,7 @@ def bits_seen(num: int) -> int:
 
 
 def constant_bits(words: np.ndarray) -> int:
-  """Returns the number of bits, of 64, that are 0 or 1 too often.
+  """Returns how many of the 64 bit positions are 0 or 1 too often.
 
   Args:
     words: Supposedly independent, uniform int64 words, shape [n].

@@ -73,11 +73,11 @@ class Wrong(Exception):
 def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
   """Returns a finding for each check.
 
-  The claims of the bundle hold if no finding has the status 'FAILED', except
-  for parts with the status 'not checked'. Digests reveal every changed byte.
-  But whoever changes a file can change the manifest too. So compare the digest
-  of the manifest, in the first finding, with the one that the exporter told
-  you.
+  If no finding has the status 'FAILED', the claims of the bundle hold for the
+  parts that were checked, but perhaps not for parts with the status 'not
+  checked'. Digests reveal every changed byte. But whoever changes a file can
+  change the manifest too. So compare the digest of the manifest, in the first
+  finding, with the one that the exporter told you.
 
   It runs no graph of the bundle, opens nothing but regular files in it, follows
   no link out of it, and writes nothing.
@@ -182,7 +182,7 @@ def _check_files(root: pathlib.Path, manifest) -> str:
       name for name in bundle.OF_PROCESS if name not in manifest['absent']
   ]
   if of_process and not {bundle.INITIALIZE, bundle.NEXT} <= set(of_process):
-    raise Wrong(f'{of_process[0]} is there without the whole process')
+    raise Wrong(f'{of_process[0]} is there, but the process is not complete')
   return (
       f'{len(manifest["files"])} files as in the manifest, whose sha256 is'
       f' {bundle.digest(root / bundle.MANIFEST)}'
@@ -391,7 +391,7 @@ def _check_task_config(root: pathlib.Path, described) -> str:
       described, population=task_config.population_of(text)
   )
   if text != expected:
-    raise Wrong('it is not the configuration that the plan gives')
+    raise Wrong('the configuration differs from the one that the plan gives')
   return task_config.accounting(described)
 
 

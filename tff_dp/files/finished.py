@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells whether the run in a directory is finished, without TensorFlow.
 
-The last file that a finished run writes to `secret/` says so. With `run.json`
-beside it, a command that has nothing left to do can tell so before it loads
-anything. The file is no source for a guarantee: `release/` has the statement.
+The last file that a run writes to `secret/` says that the run is finished. From
+this file and `run.json`, a command can tell that nothing is left to do before
+it loads anything. The file is no source for a guarantee: `release/` has the
+statement.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ def write(secret: os.PathLike, *, rounds_done: int, is_over_budget: bool):
 
 
 def clear(secret: os.PathLike) -> None:
-  """Takes the note back: the documents are about to be written again."""
+  """Deletes the note, because the documents are about to be written again."""
   pathlib.Path(secret, _NAME).unlink(missing_ok=True)
 
 

@@ -220,7 +220,9 @@ class RunDirectory:
       folder.mkdir(mode)
     self._check_ours(folder)
     if not folder.is_dir():
-      raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+      raise NotADirectoryError(
+          errno.ENOTDIR, f'{folder.name!r} is not a directory'
+      )
 
   def _check_ours(self, path: pathlib.Path) -> None:
     """Raises if the path is a link, or if others own it or may write to it."""
@@ -270,8 +272,8 @@ class RunDirectory:
     named = [each.lstat() for each in (file, self.secret)]
     if not all(map(os.path.samestat, held, named)):
       raise self._refused(
-          'a directory that no other program changes; its lock is gone or'
-          ' another one: stop that program, and try again'
+          'a directory that no other program changes; its lock file was'
+          ' deleted or replaced: stop that program, and try again'
       )
 
   def _lock(self, descriptor: int, *, or_not: bool = False) -> None:

@@ -5,9 +5,9 @@
 A round counts as spent from the moment its line is stored, whatever happens to
 the process afterwards. Repeating a begun round after a crash is free, because
 the checkpoint gives it the same noise key, and so the same data give the same
-values. Other data get other noise, and so would be a second release. So each
-line holds a hash of the cohort, and another cohort is refused. Only the hashes
-of rounds that have not been released are in memory.
+values. With other data the noise differs, so the repeated round would be a
+second release. So each line holds a hash of the cohort, and another cohort is
+refused. Only the hashes of rounds that have not been released are in memory.
 
 A released round cannot be made again, not even from the same cohort, because
 its data may have changed. So before each release a line stores the last round

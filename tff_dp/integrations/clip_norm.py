@@ -3,8 +3,9 @@
 """The clip norm of a run, which follows a quantile of the clients' norms.
 
 This is `aggregators.adaptive_clipping` without TensorFlow. The server sees
-every update, and forms the bits itself. `mechanisms.adaptive_clipping` explains
-why the bits cost nothing beside the plan's noise multiplier.
+every update, and computes each client's bit itself: whether the update's norm
+is within the clip norm. `mechanisms.adaptive_clipping` explains why updates and
+bits together cost as much as the plan's noise multiplier says.
 """
 
 import math
@@ -20,7 +21,8 @@ class ClipNorm(NamedTuple):
 
   Attributes:
     l2_norm_clip: Clip norm of the next round.
-    bits: Sum of the noised mean bits of the tree's rounds so far.
+    bits: Sum, over the rounds of the tree so far, of the noised mean bit of the
+      clients.
   """
 
   l2_norm_clip: float

@@ -117,9 +117,10 @@ def next_noise(
 
 
 def probe() -> str:
-  """Returns a hash of fixed draws.
+  """Returns a hash of draws from a fixed key.
 
-  Where it differs, for example with another NumPy, a key gives other draws.
+  If two machines have different hashes, for example because their versions of
+  NumPy differ, then the same key gives them different draws.
   """
   key = coins.subkey(b'\1' * coins.KEY_BYTES, _VERSION_TAG)
   drawn = _normals(key, 1000).astype('<f8').tobytes()

@@ -152,7 +152,7 @@ class PlanController(ModelController):
   def _run_round(self, rounds: server_rounds.ServerRounds) -> bool:
     """Runs a round. Returns whether it was finished.
 
-    A resumed run repeats a round that was not.
+    A resumed run repeats an unfinished round.
     """
     asked = cohorts.connected(
         rounds,
@@ -190,7 +190,8 @@ def _weights(
 ) -> dict[str, Any] | None:
   """Returns a client's weights, which are not checked here.
 
-  If the client has sent a difference that does not fit the model, it is `None`.
+  Returns `None` if the client has sent a difference of weights that does not
+  fit the model.
   """
   if result.params_type != ParamsType.DIFF:
     return result.params

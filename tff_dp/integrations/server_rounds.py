@@ -100,8 +100,8 @@ class ServerRounds:
 
     Args:
       plan: Plan with a noise multiplier.
-      initial_model: Weights by name, float32 or float64. In a resumed run, only
-        names, shapes and types count.
+      initial_model: Weights by name, float32 or float64. A resumed run takes
+        its checkpoint instead, and only compares names, shapes and types.
       output_dir: Directory that is absent, empty, or holds this very run.
       delta: Target delta, in (0, 1). Choose it below 1 / population.
       stack: Name of the stack that carries the messages, for the statement.
@@ -217,14 +217,14 @@ class ServerRounds:
         to one client for the whole run, because participation is counted by id.
 
     Raises:
-      PrivacyRefusedError: If the round has a cohort, is beyond the plan or the
-        budget, or if too few clients may take part.
+      PrivacyRefusedError: If the round already has a cohort, is beyond the plan
+        or the budget, or if too few clients may take part.
     """
     round_index = self.rounds_done + 1
     if self._cohort is not None:
       raise _checks.PrivacyRefusedError(
-          f'round {round_index} has a cohort',
-          why='a round with two cohorts would have two releases with one noise',
+          f'round {round_index} already has a cohort',
+          why='with a second cohort, two releases would have the same noise',
           way_out='finish the round, without updates if none came back',
       )
     self._budget.check(round_index)

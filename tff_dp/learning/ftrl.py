@@ -11,8 +11,8 @@ the weight of the L1 term. Round t solves
                       + |theta - theta_0|^2 / (2 eta)
 
 The residual x_t that the aggregator releases goes through the same steps as in
-`optimizers`. So does the 1 that stands for the L1 term of a round, which gives
-tau_t:
+`optimizers`, which gives u_t. The same steps applied to the constant 1, the
+weight of the L1 term in one round, give tau_t:
 
     m_t = momentum m_{t-1} + x_t          mu_t = momentum mu_{t-1} + 1
     u_t = u_{t-1} + f_t d_t               tau_t = tau_{t-1} + f_t delta_t
@@ -24,12 +24,12 @@ u_t is v_t = momentum v_{t-1} + s_t, with s_t the prefix sum, because m_t = v_t
 - v_{t-1}.
 
 A restart takes the current model as the anchor and resets u and tau. m and mu
-are kept. In the new tree, v_0 = 0 and s_t begins anew, and
-`v_t = momentum v_{t-1} + c + s_t`, where `c = momentum (v_R - v_{R-1})` is of
-the last round R of the tree before. So without L1 and
-constraints the restarts change nothing: the result always equals momentum SGD
-on the residuals (`tests/learning/ftrl_test.py`). With L1 or constraints, a new
-anchor is not the same as continued dual averaging.
+are kept. In the new tree, v_0 = 0, s_t begins anew, and
+`v_t = momentum v_{t-1} + c + s_t`. Here `c = momentum (v_R - v_{R-1})`, where R
+is the last round of the previous tree. So without L1 and constraints the
+restarts change nothing: the result always equals momentum SGD on the residuals
+(`tests/learning/ftrl_test.py`). With L1 or constraints, a new anchor is not the
+same as continued dual averaging.
 
 u_t is added up from the residuals that the aggregator releases, so no un-noised
 sum exists anywhere, and everything here is post-processing of released values.
@@ -193,7 +193,7 @@ def _step(spec: Ftrl, velocity, residual):
 
 
 def _begin_tree(spec: Ftrl, state: State, weights) -> State:
-  """Returns the state at the start of the round, anchored anew if due."""
+  """Returns the state before a round. If a tree begins, the anchor is new."""
   starts_tree = tf.equal(state.round, 0)
   if spec.restart_every is not None:
     starts_tree = tf.equal(state.round % spec.restart_every, 0)

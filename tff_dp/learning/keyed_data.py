@@ -27,7 +27,7 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
 
   Args:
     examples: Batched dataset of the client, or a list of batches. It is empty
-      for the dummy of a step in which nobody checked in.
+      for the dummy client of a step in which nobody checked in.
     key: Secret key of the client's noise, int64 of shape [2], such as
       `mechanisms.randomizers.noise_key(secret)`. A client uses the same key in
       all steps. A dummy has a new key in every step.

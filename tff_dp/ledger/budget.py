@@ -28,8 +28,8 @@ _MOST_KNOWN = 1000
 class BudgetLedger:
   """Counts recorded rounds, and refuses rounds beyond the plan or the budget.
 
-  Every epsilon comes from the plan. It is an upper bound for the whole
-  participation of the protected unit.
+  Every epsilon comes from the plan. It is an upper bound on the loss of one
+  protected unit, such as a client, over all rounds in which it takes part.
 
   Attributes:
     plan: Plan whose rounds are charged.

@@ -456,7 +456,7 @@ class ParticipationLedger:
   def _standing(
       self, indices: np.ndarray, round_index: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (whether no rule forbids each entry, its participations)."""
+    """Returns (whether each client may take part, its past participations)."""
     last_round, count = self._history(indices)
     is_eligible = np.ones(len(indices), bool)
     for rule in self._rules:

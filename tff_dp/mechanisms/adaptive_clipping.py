@@ -62,7 +62,7 @@ class AdaptiveClipping:
     _checks.in_open(0.0, 1.0, budget_share=self.budget_share)
 
   def value_noise_multiplier(self, noise_multiplier: float) -> float:
-    """Returns the std of a draw on the sum of updates, over the clip norm.
+    """Returns the std of a draw on the sum of updates, in clip norms.
 
     Args:
       noise_multiplier: Noise multiplier of both streams together.
@@ -71,7 +71,9 @@ class AdaptiveClipping:
     return float(noise_multiplier) / math.sqrt(1.0 - self.budget_share)
 
   def quantile_noise_multiplier(self, noise_multiplier: float) -> float:
-    """Returns the std of a draw on the sum of bits, over the 1/2 of one client.
+    """Returns the std of a draw on the sum of bits, divided by 1/2.
+
+    A client's bit is 1/2 or -1/2.
 
     Args:
       noise_multiplier: Noise multiplier of both streams together.

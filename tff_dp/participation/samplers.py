@@ -70,7 +70,8 @@ class Sampler(abc.ABC):
     Args:
       protocol: Protocol to sample.
       root_key: Secret key of 128 bits.
-      num_clients: Size of the simulated population. No event depends on it.
+      num_clients: Size of the simulated population. The protocol's `dp_event`
+        does not depend on it.
       dropout_rate: Share of the check-ins whose report is lost or late, at
         least the share that the protocol's guarantee counts on.
       lost_winner: Replacement of a winner without a report: 'dummy', or
@@ -86,7 +87,8 @@ class Sampler(abc.ABC):
       raise _checks.ArgumentError(
           'dropout_rate',
           dropout_rate,
-          f'at least {credited:g}, the share whose loss the guarantee counts on'
+          f'at least {credited:g}, the share of lost reports that the guarantee'
+          ' counts on'
           ' (assume_independent_dropout)',
       )
     _checks.one_of(RULES_FOR_LOST, lost_winner=lost_winner)

@@ -300,8 +300,8 @@ class ShuffledEpochs(Schedule):
 
   Attributes:
     num_rounds: Number of rounds T.
-    rounds_per_epoch: Number of rounds of one pass (an epoch). In the same
-      order, a client's turn comes again after so many rounds.
+    rounds_per_epoch: Number of rounds of one pass (an epoch). While the order
+      stays the same, a client's turn comes again after this number of rounds.
     epochs_per_shuffle: Number of epochs in the same order, `None` for all. If
       given, the mechanism must restart every `rounds_per_epoch *
       epochs_per_shuffle` rounds. The plan checks this.

@@ -38,8 +38,8 @@ class Plan(abc.ABC):
 
   Attributes:
     kind: Name of the plan's system, as in files and on the command line.
-    unit: The unit that every epsilon protects: 'client', 'example' (all are
-      with one holder), or 'record' (each is with one of a few parties).
+    unit: The unit that every epsilon protects: 'client', 'example' (one holder
+      has all examples), or 'record' (each of a few parties has some records).
     num_rounds: The horizon T.
     neighboring_relation: The relation of every epsilon. Some methods accept
       another one.
@@ -100,7 +100,7 @@ class Plan(abc.ABC):
     """
 
   def _of_draws(self, epsilon: float, delta: float) -> float:
-    """Returns the epsilon of a plan with the tails of real draws counted.
+    """Returns an epsilon that also counts the missing tails of real draws.
 
     Args:
       epsilon: Epsilon of draws from the assumed distributions.

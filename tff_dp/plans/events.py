@@ -37,7 +37,7 @@ class PlanRun(NamedTuple):
 
   Attributes:
     plan: Plan of the run.
-    num_rounds: Number of rounds that count, `None` for all.
+    num_rounds: Number of rounds that are accounted for, `None` for all.
     delta: Delta at which epsilon is stated. `None` if pure epsilons add up and
       there is no delta.
     options: Options of `Plan.headline`, by name.
@@ -87,9 +87,9 @@ def blaming(path: str | os.PathLike) -> Iterator[None]:
       for inside of this context.
 
   Raises:
-    ArgumentError: If any other error occurred inside.
     OSError: If it occurred inside.
     PrivacyRefusedError: If it occurred inside.
+    ArgumentError: If any other error occurred inside.
   """
   try:
     with np.errstate(all='ignore'):

@@ -129,9 +129,9 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
     process: A `tff.learning.templates.LearningProcess`.
     plan: Plan whose epsilon is stated. Default: the plan that the process
       names. The builders of `tff_dp.learning` keep it in `process.plan`. An
-      aggregator made by `plan.aggregator()` names it in its graph. Pass a
-      `NonPrivatePlan`, a plan after `with_availability`, or the plan
-      of an aggregator that another Python process made.
+      aggregator made by `plan.aggregator()` names it in its graph. You must
+      pass the plan if it is a `NonPrivatePlan` or a result of
+      `with_availability`, or if another Python process made the aggregator.
 
   Raises:
     ArgumentError: If the process cannot be trained, or if its plan is not known

@@ -34,7 +34,8 @@ class Selection:
     read: Function that returns the clients' data. It is called after the round
       is recorded.
     released: Columns of the round's metrics that are public or covered.
-    not_covered: Columns of the round's metrics that are neither.
+    not_covered: Columns of the round's metrics that are neither public nor
+      covered.
   """
 
   ids: list
@@ -100,7 +101,7 @@ class Cohorts(abc.ABC):
 
   def _cannot_be_chosen(self) -> _checks.PrivacyRefusedError:
     return _checks.PrivacyRefusedError(
-        'the clients of a round of this plan cannot be chosen',
+        'under this plan, the clients of a round cannot be chosen by a caller',
         why=self.why_not_chosen,
         way_out='loop.next() without a cohort',
     )

@@ -85,9 +85,9 @@ def follow(
 
   Args:
     computation: A function of values at server and clients.
-    presence_is_public: Whether the participants are public, as where only their
-      records are protected. Then a value that the server sends to all of them,
-      such as a 1 to be counted, does not count as their data.
+    presence_is_public: Whether it is public who takes part, for example because
+      only records are protected. Then a value that the server sends to all
+      participants, such as a 1 to be counted, does not count as their data.
   """
   block = computation.to_building_block()
   tracer = _Tracer(_NONE if presence_is_public else _OWN)

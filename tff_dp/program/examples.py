@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that clients' examples are of the type that a process was built for.
 
-One look before the first round, at the spec and not at the data, says in three
-lines what would otherwise fail inside of the first round.
+The check runs before the first round. It reads the specs of datasets, and not
+their data. Without it, a wrong type would show only inside of the first round.
 """
 
 from typing import Any

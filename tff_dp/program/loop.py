@@ -325,8 +325,8 @@ class Loop:
     if self._released is None:
       raise _checks.PrivacyRefusedError(
           f'this loop cannot go on: {self._closed_because}',
-          why='the model and the ledger on the disk count, and another loop may'
-          ' have taken these further',
+          why='the run continues from the model and the ledger on the disk, and'
+          ' another loop may have run further rounds since',
           way_out='make the Loop again with the same arguments: it resumes',
       )
     return self._run

@@ -7,8 +7,8 @@
     state, metrics = process.next(state, iterator.select())
 
 `select()` takes no number, because the protocol decides how many clients come.
-It returns the data of one step: the data of the clients who arrived, or nothing
-if nobody did. If the protocol hides empty steps, a dummy stands for nobody.
+It returns the data of the clients who arrived in one step, or nothing if nobody
+did. If the protocol hides empty steps, an empty step has one dummy client.
 
 The content of an iterator, and the clients that it returns, are secret: whoever
 knows who took part in which round undoes the amplification. The bytes of an
@@ -269,7 +269,7 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
     """
     if k is not None:
       raise _checks.ArgumentError(
-          'k', k, 'None: clients decide whether they come, nobody else'
+          'k', k, 'None: only the clients decide whether they come'
       )
     return self.data_of(self.advance())
 

@@ -86,10 +86,10 @@ def train(
     delta: Target delta, in (0, 1). Choose it below 1 / population. If parties
       have budgets and deltas of their own, this delta belongs to the epsilon of
       the party that pays most.
-    plan: Plan of the process. Default: the one that the process names. Pass a
-      plan after `with_availability`, the plan of an aggregator that
-      another Python process made, or, to train any process without privacy, a
-      `NonPrivatePlan`.
+    plan: Plan of the process. Default: the one that the process names. You must
+      pass the plan if it is a result of `with_availability`, or if another
+      Python process made the aggregator. Pass a `NonPrivatePlan` to train any
+      process without privacy.
     epsilon_budget: Budget at `delta`. The round that would exceed it is
       refused. Default: no budget.
     evaluate_fn: Function from model weights to metrics. The metrics are

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The privacy statement: the guarantee of a run, to whom, on which assumptions.
+"""The privacy statement: a run's guarantee, whom it protects, assumptions.
 
 It has twelve points, after Ponomareva et al., arXiv:2303.00654, section 5. A
 point that is missing or empty is an error: write 'none', or say that it was not

@@ -38,7 +38,7 @@ class Command(NamedTuple):
     summary: One line for `--help`.
     flags: Reference to an object with these functions. `add_arguments(parser,
       kind, command)` adds flags, description and examples. `run_of(arguments)`
-      returns the plan, the rounds that count and the delta, as a
+      returns the plan, the number of rounds to account for and the delta, as a
       `cli.results.PlanRun`. `calibrated(arguments)` returns a `PlanRun` within
       `--epsilon`, and a dict that says which flag was solved for and its value.
       `FLAGS` maps an argument of the plan to its flag, for errors.

@@ -73,7 +73,10 @@ class Part:
 
   @property
   def least_delta(self) -> float:
-    """Delta that remains at the largest epsilon, for all events together."""
+    """Delta of all events together that no epsilon up to a limit removes.
+
+    The limit is `privacy_profiles.LARGEST_EPSILON`.
+    """
     largest = np.array([privacy_profiles.LARGEST_EPSILON])
     rest = max(float(side(largest)[0]) for side in self.directions)
     if rest >= 1:

@@ -36,7 +36,7 @@ _LARGEST = 700.0
 
 
 def right(epsilon: float, delta: float) -> float:
-  """Returns the largest chance of a right guess that one point allows.
+  """Returns the largest chance of a right guess that (epsilon, delta) allows.
 
   Args:
     epsilon: Epsilon of the guarantee, at least 0. It may be infinite.
@@ -48,7 +48,7 @@ def right(epsilon: float, delta: float) -> float:
 
 
 def least_right(profile: Profile) -> float:
-  """Returns the largest chance of a right guess that all points allow."""
+  """Returns the smallest `right` over the points of a profile, else 1."""
   return min((right(*point) for point in profile), default=1.0)
 
 
@@ -72,7 +72,7 @@ def true_positives(profile: Profile, false_positives: float) -> float:
 
 
 def searched(epsilon_at: Callable[[float], float]) -> Profile:
-  """Returns points of a curve near the one that gives the least `right`.
+  """Returns points (epsilon, delta) of a curve, mostly where `right` is small.
 
   Args:
     epsilon_at: Function from a delta in (0, 1) to an epsilon that holds there.

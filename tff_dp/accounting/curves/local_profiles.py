@@ -43,9 +43,9 @@ class LocalReport:
     splits: Function from the delta of the whole release to pairs (epsilon0,
       delta0) that hold for the report.
     is_pure: Whether there is exactly one pair and its delta0 is 0.
-    strong_clones: Arguments for the shuffle bound, if the randomizer provably
-      has more clones than the exp(-epsilon0) that every randomizer has. Empty
-      if that is not proven.
+    strong_clones: Arguments for the shuffle bound, if the probability of a
+      clone is provably above exp(-epsilon0), its value for an arbitrary
+      randomizer. Empty if that is not proven.
     together: Function that returns `count` reports as one part. `None` if the
       part follows from the profile.
   """

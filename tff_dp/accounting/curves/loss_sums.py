@@ -67,7 +67,7 @@ class Law(NamedTuple):
   """Loss distribution of one release: `probs[i]` at `points[i] * interval`.
 
   Attributes:
-    points: Integers, shape [n].
+    points: Increasing integers, shape [n].
     probs: Probabilities above 0, shape [n].
     infinite: Probability of an infinite loss.
   """

@@ -272,10 +272,9 @@ def laws(
 ) -> tuple[loss_sums.Law, ...]:
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
-  Upper bound, like `to_pld`, but it cuts the tail later: at most 1e-250, and a
-  thousandth of the delta that no epsilon removes, become infinite loss in
-  addition.
-  The result is one distribution, or with `reverse` one for each direction.
+  Upper bound, like `to_pld`, but it counts less of the tail as infinite loss:
+  the delta d that no epsilon removes, and at most d / 1000 + 1e-250 more. The
+  result is one distribution, or with `reverse` one for each direction.
 
   Args:
     profile: Profile as in `to_pld`.

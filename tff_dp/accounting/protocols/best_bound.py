@@ -74,7 +74,7 @@ class Certificate:
       by shuffling, or by a server that keeps messages secret.
     neighboring_relation: Relation under which epsilon holds.
     bound_asked_for: 'best', or the one bound that was requested.
-    leaves: Events that are released.
+    leaves: Events that make up the certified event.
     derived_sources: Pages of the docs with this project's own proofs that
       epsilon needs.
   """
@@ -367,7 +367,7 @@ class _Search:
     )
 
   def derived_sources(self, name: str) -> tuple[str, ...]:
-    """Returns the pages of this project's arguments behind a candidate."""
+    """Returns the pages with our own proofs that a candidate rests on."""
     if name == COMBINED:
       used = [self._table[index][made] for index, made in self._made]
     else:

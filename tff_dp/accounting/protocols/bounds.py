@@ -45,7 +45,8 @@ class Bound:
   Attributes:
     name: Name of the bound.
     source: Paper and theorem, or page of proofs.
-    is_derived: Whether the bound rests on an argument of this project.
+    is_derived: Whether the bound rests on a proof of this project's own, in its
+      docs.
     part: Function that returns a `composition.Part`, which composes with other
       events.
     epsilon: Function that returns epsilon at delta if nothing else is released.
@@ -164,9 +165,9 @@ def only_replace_one(event: dp_accounting.DpEvent) -> str:
 
 
 def names_of(event: dp_accounting.DpEvent) -> tuple[str, ...]:
-  """Returns what the argument `bound` of `best_bound.amplify` may be.
+  """Returns the allowed values of the argument `bound` of `amplify`.
 
-  'best' comes first, then 'none'.
+  'best' comes first, then 'none'. For `amplify` see `best_bound`.
 
   Args:
     event: Event to account for.
@@ -205,7 +206,7 @@ def relation_for(
         f'{run_events.kinds(strangers)} is not accounted for here{other}',
         why='there are bounds for noised sums and for the events of protocols'
         ' only',
-        way_out='give a sampled event without its sampling; account for any'
+        way_out='leave out the sampling of a sampled event; account for any'
         ' other event by itself',
     )
   if asked is None:
@@ -248,7 +249,7 @@ def assumptions_of(
   Args:
     leaves: Events that are released.
     bound: Name of the bound that gives epsilon.
-    derived_sources: Pages with this project's arguments that the bound rests
+    derived_sources: Pages with this project's own proofs that the bound rests
       on, empty if there are none.
     relation: Relation under which epsilon holds.
   """
@@ -281,9 +282,9 @@ def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> Unit:
 def without_protocol(
     report: local_profiles.LocalReport, count: int
 ) -> Bound:
-  """Returns the bound that is named 'none', because it has no amplification.
+  """Returns the bound 'none' of local reports: the loss without amplification.
 
-  It is the cost of the reports if the adversary sees each one by itself.
+  It is the loss if the adversary sees each report by itself.
 
   Args:
     report: Local guarantee of one report.
@@ -308,9 +309,9 @@ def nobody(name: str, count: int) -> Bound:
 def noise_at_the_server(
     event: dp_accounting.DpEvent, count: int, relation: Relation
 ) -> Bound:
-  """Returns the bound that is named 'none', because it has no amplification.
+  """Returns the bound 'none' of noised sums: the loss without amplification.
 
-  It is the cost of noised sums if the adversary knows who is in each.
+  It is the loss if the adversary knows whose contributions are in each sum.
 
   Args:
     event: A Gaussian or Laplace event, stated for zero-out.

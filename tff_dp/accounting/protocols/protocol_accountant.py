@@ -75,10 +75,10 @@ def best_part(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> parts_lib.Part:
-  """Returns the part of `count` events, the pointwise minimum of all bounds.
+  """Returns the part of `count` equal events, by all bounds that apply.
 
-  Upper bound. Results are cached, so that recent equal arguments return the
-  same object.
+  Its profile is the pointwise minimum of the bounds' profiles. Upper bound.
+  Results are cached, so that recent equal arguments return the same object.
 
   Args:
     event: An event with rules, no composition.

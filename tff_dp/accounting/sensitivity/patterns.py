@@ -146,7 +146,8 @@ class MinSeparationPattern(ParticipationPattern):
     min_index_gap: Smallest difference between the indices of two rounds in
       which one client takes part. 1 allows every round.
     max_participations: Largest number of rounds in which one client takes part.
-      `None`, or more than fit, becomes the number that fits.
+      `None`, or a number above `participations_that_fit`, is replaced by
+      `participations_that_fit`.
   """
 
   num_rounds: int

@@ -141,8 +141,8 @@ class _Kind(NamedTuple):
 
   Attributes:
     gap: Smallest difference of indices within a tree.
-    most: Largest number of participations in a tree, or in the run for a
-      minimum separation.
+    most: Largest number of participations. For a minimum separation it is the
+      number in the whole run, otherwise in one tree.
     is_exact: Whether the prepared column gives S2 itself and not a bound.
   """
 

@@ -387,7 +387,10 @@ class Tables:
     return np.where(state >= 0, state + squares[:, np.newaxis], state)
 
   def _slices_of(self, level: int, num_real: int):
-    """Returns a node's slices as (j, row) pairs, as `after` needs them."""
+    """Returns, for each slice of a node's table, pairs (index, row).
+
+    Of equal rows in a row of the table, only the last is listed.
+    """
     table = self._block(level, num_real).table
     if not self._is_limited:
       table = table.max(axis=0, keepdims=True)

@@ -170,7 +170,8 @@ def _checked(result, schedule, share: range) -> worker.Result:
     is_result = False
   if not is_result:
     raise engine_lib.ClusterError(
-        f'a worker sent no result of a shard of {len(share)} clients'
+        f'a worker sent something that is not the result of its shard of'
+        f' {len(share)} clients'
     )
   return result
 

@@ -159,7 +159,10 @@ def to_flat(sent: list, skeleton) -> list:
   """
   specs = values.flat_specs(skeleton)
   if not isinstance(sent, list) or len(sent) != len(specs):
-    raise engine.ClusterError(f'a message does not have {len(specs)} tensors')
+    raise engine.ClusterError(
+        f'a message between driver and worker should have {len(specs)} tensors,'
+        f' found {_checks.shown(sent)}'
+    )
   return [_to_item(*pair) for pair in zip(sent, specs)]
 
 

@@ -43,7 +43,8 @@ class Chunk:
 
   Attributes:
     clients: Numbers of the clients.
-    leaves: Leaves of each client, or None for one client with a separate call.
+    leaves: Leaves of each client. None if the chunk is one client that runs by
+      itself.
     kind: Form of the clients' sequences, such as rows or batches.
     is_alike: Whether all clients run at once, see `stack`.
     num_bytes: Size of the data of all clients in bytes.

@@ -29,12 +29,12 @@ class Columns:
 
   Attributes:
     columns: Components of the rows in memory, shape [rows, ...].
-    num_rows: Number of rows of the sequence, repeats within `period` counted,
-      an int64 scalar.
+    num_rows: Number of rows of the sequence, an int64 scalar. A row that
+      repeats because of `period` counts each time.
     batch_size: Rows of a batch, an int64 scalar. The last batch may be shorter.
     is_batched: Whether its elements are batches of rows. If not, they are rows.
     period: Number of rows after which the rows repeat, None if they do not.
-    repeats: Number of times that the whole sequence of elements comes.
+    repeats: Number of times that the whole sequence of elements is read.
     row_maps: Functions of the components of a row before batching, in order.
     maps: Functions of the components of an element, in order.
   """

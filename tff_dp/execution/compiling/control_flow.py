@@ -91,7 +91,10 @@ def _check_are_values(node, values: Sequence) -> None:
 
 
 def conditional(library, node, predicate, inputs: list) -> list:
-  """Returns the outputs of an `If`, and updates objects in `inputs`."""
+  """Returns the outputs of an `If`.
+
+  Updates the variables and iterators in `inputs`.
+  """
   _check_are_values(node, [predicate])
   if predicate.dtype != tf.bool or predicate.shape.rank != 0:
     raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
@@ -129,7 +132,10 @@ def conditional(library, node, predicate, inputs: list) -> list:
 
 
 def while_loop(library, node, inputs: list) -> list:
-  """Returns the outputs of a `While`, and updates objects in `inputs`."""
+  """Returns the outputs of a `While`.
+
+  Updates the variables and iterators in `inputs`.
+  """
   if any(isinstance(value, columns.Optional) for value in inputs):
     raise errors.NotPlainError(
         f'{node.name} is a loop with a dataset element among its variables'
@@ -182,7 +188,7 @@ def while_loop(library, node, inputs: list) -> list:
 
 
 def _loop(library, cond, body, start: list, shapes: list) -> list:
-  """Returns the tensors after a loop whose steps are regions of their own."""
+  """Returns the tensors after a loop. Each step has a `pure._Region`."""
   regions = []
 
   def in_region(function):
@@ -212,7 +218,10 @@ def _loop(library, cond, body, start: list, shapes: list) -> list:
 
 
 def reduce(library, node, sequence, *rest) -> list:
-  """Returns the outputs of a `ReduceDataset`, and updates objects in `rest`."""
+  """Returns the outputs of a `ReduceDataset`.
+
+  Updates the variables and iterators in `rest`.
+  """
   columns.check_is_columns(node, sequence)
   size = len(node.attr['Tstate'].list.type)
   start, others = list(rest[:size]), list(rest[size:])

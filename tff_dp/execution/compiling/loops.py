@@ -76,7 +76,8 @@ class _Library:
       node: Node, which is changed but keeps its name and its inputs.
       fn: Function to trace with arguments of these dtypes.
       dtypes: Dtypes of the arguments.
-      step: Pair (function to call instead of a stand-in, the stand-in).
+      step: Pair (name of the real step, stand-in). `fn` is traced with the
+        stand-in. Calls of the stand-in then become calls of the real step.
     """
     specs = [tf.TensorSpec(None, dtype) for dtype in dtypes]
     traced = tf.function(fn, input_signature=specs, autograph=False)

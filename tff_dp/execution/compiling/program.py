@@ -284,7 +284,7 @@ class Program:
     """Returns the function that does one client's part of a pass.
 
     It maps server inputs, client inputs and accumulators to the new
-    accumulators and the values that are kept of the client.
+    accumulators and those values of the client that are kept.
     """
     one_pass = self._schedule.passes[number - 1]
     known = [*one_pass.server_inputs, *one_pass.client_inputs]
@@ -334,9 +334,9 @@ class Program:
       kind: Form of the clients' sequences, as in `chunks.specs`.
 
     Returns:
-      The function, or None if clients must come one by one. This is so if a
-      value is kept of each client, or if an operation on their sequences is not
-      supported.
+      The function, or None if clients must run one by one. This is so if the
+      call keeps a value of each client, or if an operation on the clients'
+      sequences is not supported.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slices that `federated_select` gives a client, as symbolic values of a graph.
 
-As a dataset, the slices serve every use, but each client needs its own input
-pipeline. In a loop over clients, the slices are rows in memory (see `columns`).
+Slices in a dataset work for every use, but then each client needs an input
+pipeline of its own. In a loop over clients, the slices are rows in memory
+instead (see `columns`).
 """
 
 from collections.abc import Callable

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The allowed contents of a serialized graph that runs in this process.
 
-State and Python functions would cross the border of a call. The next call would
-find the state that a kernel keeps. A Python function is known to its process
-only by a number, until it is collected.
+A graph may not keep state from one call to the next, and may not call a Python
+function. A graph names a Python function by a number, which is valid only in
+the process that made it, and only until the function is garbage-collected.
 """
 
 from collections.abc import Iterable, Iterator

@@ -12,8 +12,8 @@ B_i, which are zero at the start of a tree. The noise x_t of round t is
 Parameters are searched without constraints: th_i is the logistic function of
 one number and w the softmax of others, so no iterate leaves the domain w >= 0,
 0 <= th <= 1, sum w <= 1. The starting points are fixed, not random.
-*Heuristic*: the best of a few local optima. It is not unique. Of many buffers,
-two are often equal, so that one buffer less would do.
+*Heuristic*: the result is the best of a few local optima, and is not unique. If
+there are many buffers, two of them are often equal and could be merged.
 """
 
 import dataclasses

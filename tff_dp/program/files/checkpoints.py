@@ -150,8 +150,8 @@ class CheckpointStore:
           why='without the noise key and the participations so far, the run'
           ' cannot go on under its guarantee',
           way_out=f'restore {path} from a copy, or start a new run in another'
-          ' directory; an earlier checkpoint is refused where'
-          ' later rounds were released',
+          ' directory; an earlier checkpoint is refused if later rounds were'
+          ' released',
       ) from error
 
   def _path(self, round_index: int) -> pathlib.Path:

@@ -48,9 +48,10 @@ _SECONDS_PER_CALL = 1.0
 def describe(state: Any, plan: base.Plan, *, kind: str) -> dict:
   """Returns the facts about the noise for a checkpoint, as plain JSON types.
 
-  Facts about the draws are included only if a resume repeats draws. From a full
-  checkpoint, which holds the buffers, a resume does so only if the mechanism
-  draws earlier noise again.
+  Facts about the draws are included only if a resume makes earlier draws again.
+  A resume from a seed-only checkpoint does so to rebuild the buffers. A resume
+  from a full checkpoint does so only if the mechanism redraws in its rounds
+  (`Mechanism.redraws`).
 
   Args:
     state: The process state.

@@ -89,7 +89,7 @@ def num_params(model_weights: object) -> int:
 
 
 def frozen_weights(process: object, state: object) -> str | None:
-  """Returns words for the weights that no update changes, `None` if none are.
+  """Returns a phrase about the weights that no update changes, else `None`.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.

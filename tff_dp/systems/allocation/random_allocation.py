@@ -222,9 +222,9 @@ def _one_of(sigma: float, num_steps: int, tail: float):
 
 
 def _several(sigma: float, times: int, remove, add):
-  """Returns the (remove, add) profiles of k passes: one profile, twice.
+  """Returns the (remove, add) profiles of k passes.
 
-  It bounds both directions.
+  Both entries are the same profile, which bounds both directions.
 
   Args:
     sigma: Noise std over the bound on one contribution.

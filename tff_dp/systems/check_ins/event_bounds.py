@@ -132,8 +132,8 @@ def _closed_form(number: str, report, theorem, count: int, delta: float):
     run_epsilon = epsilon(share)
     if run_epsilon > _LARGEST_RUN_EPSILON:
       raise privacy_profiles.NotApplicableError(
-          f'the theorem gives epsilon={run_epsilon:g} for one run, and above'
-          f' {_LARGEST_RUN_EPSILON:g} its curve is not computed'
+          f'the theorem gives epsilon={run_epsilon:g} for one run; its curve is'
+          f' computed only up to epsilon={_LARGEST_RUN_EPSILON:g}'
       )
     profile = local_profiles.approximate(run_epsilon, share)
     return composition.Part(

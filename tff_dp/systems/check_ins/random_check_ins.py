@@ -18,10 +18,10 @@ total variation delta1 of an 8 e0-LDP one if
     d0 <= (1 - exp(-e0)) delta1
           / (4 exp(e0) (2 + ln(2/delta1) / ln(1/(1 - exp(-5 e0))))).
 
-Then the theorem for 8 e0 holds with N (exp(eps) + 1) delta1 added to its delta,
-where N is the number of randomizers that matter. If that sum cannot stay within
-the total delta, `NotApplicableError` says why. Notation: a = exp(e0) - 1, L =
-ln(1/delta).
+Then the theorem for 8 e0 holds with N (exp(eps) + 1) delta1 added to its delta.
+Here N counts the randomizers that the theorem is about: each docstring below
+names its N. If that sum cannot stay within the total delta,
+`NotApplicableError` says why. Notation: a = exp(e0) - 1, L = ln(1/delta).
 
 Theorem 3.2 is also available step by step, for pure e0. In A_fix the report of
 step i, given all reports before it, is eps_i-DP for replace-one:
@@ -214,7 +214,7 @@ def _total(
 
   Args:
     bound: Function of (e0, delta): the theorem for a pure randomizer.
-    num_randomizers: Number N of randomizers that matter.
+    num_randomizers: Number N of randomizers, see the module's docstring.
     local_epsilon: Epsilon e0 of the randomizer.
     local_delta: Delta d0 of the randomizer.
     delta: Total delta.

@@ -9,7 +9,8 @@ replace-one: one client's data change, its coins do not. One profile bounds both
 directions.
 
 Rounds compose: the pair of distributions behind a profile does not depend on
-the broadcast model, so T adaptive rounds cost T times one round,
+the broadcast model, so T adaptive rounds are bounded by the T-fold composition
+of one round,
 
     profile = shuffled_check_in.round_profile(
         local_epsilon=2.0, num_clients=60_000, check_in_rate=0.1)
@@ -267,8 +268,8 @@ def _cohorts(num_clients: int, rate: float, most_blocks: int):
 
   There are three arrays, with one entry for each block: the smallest k, the
   largest k as a share of n, and the probability. The first two blocks are the
-  upper and the lower tail. As the bounds need it, their smallest k is 1, and
-  the largest k of the upper tail is n.
+  upper and the lower tail. To keep the bounds safe, both tails have 1 as their
+  smallest k, and the upper tail has n as its largest k.
   """
   low, high, below, above = shuffling.window(num_clients, rate)
   edges = shuffling.blocks(max(low, 1), max(high, 1), most_blocks)

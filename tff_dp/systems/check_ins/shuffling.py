@@ -496,10 +496,10 @@ def _coins(y: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, ...]:
 class _CoinTable:
   """A coin function for all s in a range, from a table of y >= about s / 2.
 
-  The first row comes from SciPy's distributions at its ends, by ratios and
-  sums. The other rows follow from Pascal's rule. Every number is positive, so
-  the error is at most three roundings per column and one per row. That is
-  negligible compared with RELATIVE_ERROR.
+  The first row starts from SciPy's values at its two ends and is filled in by
+  ratios and sums. The other rows follow from Pascal's rule. Every number is
+  positive, so the error is at most three roundings per column and one per row.
+  That is negligible compared with RELATIVE_ERROR.
   """
 
   def __init__(self, first: int, last: int):

@@ -102,10 +102,10 @@ class FixedWindowCheckIn(protocol_lib.Slots):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> check_in_events.FixedWindowCheckInDpEvent:
-    """See base class. If the run stops after s slots, they are a window of s.
+    """See base class. A run that stops after s slots counts as a window of s.
 
-    A client is in these slots with probability p0 s / m. Each of them is then
-    equally likely.
+    A client draws one of these s slots with probability p0 s / m, and all of
+    them are equally likely.
     """
     stopped = self._stopped_after(num_rounds)
     return check_in_events.FixedWindowCheckInDpEvent(

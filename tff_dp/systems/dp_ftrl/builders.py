@@ -90,7 +90,7 @@ def build_dp_ftrl(
         client_weighting,
         'tff.learning.ClientWeighting.UNIFORM: weights are data, and in a'
         ' weighted mean one client can move the mean by more than l2_norm_clip'
-        ' / clients_per_round, for which the noise is made',
+        ' / clients_per_round, which is the most that the noise covers',
     )
   plan_lib.check_is_dp_ftrl(plan)
   uses_ftrl = l1 != 0 or constraint is not None

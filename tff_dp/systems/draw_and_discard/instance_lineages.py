@@ -28,7 +28,10 @@ from tff_dp import _checks
 
 
 class Lineages(NamedTuple):
-  """One tree for each pool. The leaves are k models and the next one returned.
+  """One tree for each pool.
+
+  The leaves of a tree are the k models of the pool, and the next model that a
+  client returns.
 
   Attributes:
     below: Whether a model is below an edge, float32 0/1, [pools, edges, k + 1].

@@ -119,7 +119,7 @@ class DrawAndDiscardPlan(base.Plan):
 
   @property
   def participation(self) -> sampling.UniformSampling:
-    """Schedule of `program.train`: by lot, fewest participations first."""
+    """Schedule of `program.train`: a lot among those who came least often."""
     return sampling.UniformSampling(self.num_rounds, self.max_participations)
 
   @property
@@ -221,11 +221,12 @@ class DrawAndDiscardPlan(base.Plan):
   def calibrated(self, *, epsilon: float, delta: float) -> 'DrawAndDiscardPlan':
     """Returns the plan with a step calibrated to (epsilon, delta).
 
-    Only the step of the plan is replaced. The epsilon of the new step is the
-    largest up to `epsilon` that fits, less at most a part in 10^6. (With
-    Laplace noise on many weights, a larger one may fit at `delta`, too. It is
-    not searched for.) The returned plan's epsilon is never above `epsilon`. A
-    step with Gaussian noise also gets `delta`.
+    Only the step of the plan is replaced. The search for the epsilon of the new
+    step ends at `epsilon`. It finds the largest epsilon that fits, to within a
+    part in 10^6. (With Laplace noise on many weights, a step epsilon above
+    `epsilon` may fit at `delta`, too. It is not searched for.) The returned
+    plan's epsilon is never above `epsilon`. A step with Gaussian noise also
+    gets `delta`.
 
     Args:
       epsilon: Epsilon of all participations of a client.

@@ -69,7 +69,7 @@ def rows(
 ) -> list[choice.Row]:
   """Returns the row of Poisson sampling in `tff-dp compare`.
 
-  A client takes part `max_participations` times in the mean, and sometimes more
+  A client takes part `max_participations` times on average, and sometimes more
   often.
 
   Args:

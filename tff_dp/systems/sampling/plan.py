@@ -111,7 +111,7 @@ class SamplingPlan(coarse_plan.CoarsePlan):
 
   @property
   def mechanism(self) -> mechanism_lib.Independent:
-    """The noise over the rounds."""
+    """Mechanism of the noise: independent noise in every round."""
     return mechanism_lib.Independent(self.num_rounds)
 
   @property

@@ -366,7 +366,10 @@ def _sampled(sampling_type: type, terms, round_in_phase, key) -> tf.Tensor:
 
 
 def _poisson(num_records, batch, round_in_phase, key):
-  """Returns which records take part: each with probability K / n, to 2^-52."""
+  """Returns which records take part: each with probability K / n.
+
+  The probability is exact to within 2^-52.
+  """
   del round_in_phase
   uniform = streams.uniforms([num_records], key, tf.float64)
   return uniform < batch / tf.cast(num_records, tf.float64)

@@ -334,9 +334,10 @@ def calibrate(
 ) -> SumPlan:
   """Returns the plan with the least noise of its kind within the budget.
 
-  Upper bound, like the `epsilon` of each plan. The noise is rounded upward. For
-  a large epsilon and a small delta, what the tables of the draws miss forbids
-  little noise. Then the plan has the noise that a bisection finds.
+  Upper bound, like the `epsilon` of each plan. The noise is rounded upward. The
+  search first ignores the distance between draws and their distributions
+  (`SumPlan.distance`). If that distance matters, which takes a large epsilon
+  and a small delta, a second search finds enough noise.
 
   Args:
     noise: Kind of noise, one of `NOISES`.

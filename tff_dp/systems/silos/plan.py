@@ -138,7 +138,10 @@ class SiloPlan(plan_base.PlanOfSilos):
 
   @property
   def phases(self) -> tuple[silo_terms.Phase, ...]:
-    """Phases of the first silo. Others have the same samplings and rounds."""
+    """Phases of the first silo.
+
+    All silos have the same kinds of sampling and the same rounds per phase.
+    """
     return next(iter(self.terms.values())).phases
 
   @property
@@ -289,9 +292,10 @@ class SiloPlan(plan_base.PlanOfSilos):
   def by_silo(
       self, *, num_rounds: Optional[int] = None
   ) -> dict[str, dict[str, Any]]:
-    """Returns name -> epsilon, delta, budget, and numbers of records, messages.
+    """Returns epsilon, delta, budget, records and messages of every silo.
 
-    Epsilon is at the delta of the silo's own budget.
+    'records' and 'messages' are numbers. Epsilon is at the delta of the silo's
+    own budget.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.
@@ -351,7 +355,7 @@ class SiloPlan(plan_base.PlanOfSilos):
       records_per_person: int = 1,
       **options,
   ) -> dict[str, Any]:
-    """Returns the noise and every silo, see base class.
+    """Returns the noise and the numbers of every silo, see base class.
 
     Args:
       delta: Target delta, in (0, 1).

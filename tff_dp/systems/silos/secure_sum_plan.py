@@ -71,7 +71,7 @@ not_claimed.limits: nothing is claimed for side channels such as the time of a
 
 @dataclasses.dataclass(frozen=True)
 class SecureSumPlan(plan_base.PlanOfSilos):
-  """The silos of a secure sum, with the noise of all of them. Public facts.
+  """Public facts about secure sums: the silos, and the noise of all of them.
 
   The unit of privacy is one record of one silo, and the adjacency is
   replace-one of a record. In round r every silo that is present adds up its

@@ -19,7 +19,8 @@ class SiloBudget:
     epsilon: Largest epsilon of all the silo's messages together, for one
       record. `None` means no limit, if you choose the noise yourself.
     delta: Delta of `epsilon`, below 1/n. Default: 1/n^2.
-    weight: Share p_i of the objective, if not all silos are equal.
+    weight: Weight p_i of the silo in the objective. `None` if all silos are
+      equal.
   """
 
   num_records: int

@@ -29,7 +29,7 @@ class Phase:
     num_rounds: Number of rounds of the phase, or of steps for local SGD.
     noise_stddev: Noise std sigma per coordinate of the silo's mean gradient,
       before `SiloTerms.scale`.
-    accounted_stddev: Noise std that is accounted. It is smaller than
+    accounted_stddev: Noise std that is accounted for. It is smaller than
       `noise_stddev` if metrics are released next to the gradient, see
       `metrics`. `None` means `noise_stddev`.
   """
@@ -80,7 +80,7 @@ class Phase:
 
   @property
   def sigma(self) -> float:
-    """The noise std that is accounted."""
+    """The noise std that is accounted for."""
     if self.accounted_stddev is None:
       return self.noise_stddev
     return self.accounted_stddev

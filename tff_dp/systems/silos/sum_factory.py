@@ -90,7 +90,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       plan: Grid, records of a silo, noise, and promised number of silos.
         `integer_plans.calibrate` finds one.
       l2_norm_clip: Clip norm C.
-      max_silos: Largest number of silos in a round, which fixes the range.
+      max_silos: Largest number of silos in a round. It determines how many bits
+        a coordinate of the sum needs.
     """
     if not isinstance(plan, integer_plans.SumPlan):
       raise _checks.ArgumentError('plan', plan, 'an integer_plans.SumPlan')
