@@ -16,12 +16,11 @@ noise only, beside the noise without a shuffler.
 import json
 import statistics
 
-import numpy as np
-
 from tasks.common import engine
 from tasks.reproduce import rows
 from tasks.reproduce.published import silo_shuffling
 from tasks.silos import heart
+from tasks.silos import silo_cells
 from tasks.silos import silo_models
 from tff_dp.accounting.curves import gaussian
 from tff_dp.systems.silos import integer_plans
@@ -179,7 +178,7 @@ def _errors(problem, name, epsilon, rounds, run: rows.Run) -> list[float]:
     split = problem.split(seed)
     if process is None:
       process = build(problem, name, epsilon, split.num_records, rounds)
-    weights = _train(process, split)
+    weights = silo_cells.rounds(process, split)
     errors.append(
         silo_models.error(
             problem.loss, weights.reshape([-1, 1]), split.test, split.train
@@ -187,21 +186,6 @@ def _errors(problem, name, epsilon, rounds, run: rows.Run) -> list[float]:
     )
     path.write_text(json.dumps(errors))
   return errors[: run.seeds]
-
-
-def _train(process, split) -> np.ndarray:
-  """Returns the weights after all rounds, which a ledger charges."""
-  fewest = min(split.num_records.values())
-  ledger = process.plan.ledger(delta=fewest**-2)
-  batches = {
-      name: silo_models.batches(records)
-      for name, records in split.train.items()
-  }
-  state = process.initialize()
-  for _ in range(process.plan.num_rounds):
-    state = process.next_round(state, batches, ledger=ledger).state
-  (weights,) = process.get_model_weights(state).trainable
-  return np.asarray(weights)
 
 
 def _shuffled_lines() -> list[rows.Line]:

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells of the silos' tasks: one algorithm, epsilon, step and seed each.
 
-A cell is a run of the TFF process by `tff_dp.program.train`: in each round some
-silos are reachable, and the plan says at the end what each silo spent. A
-finished cell leaves one file, and none of its run.
+A cell is a run of the TFF process, whose rounds a ledger charges: in each round
+some silos are reachable, and the plan says at the end what each silo spent. A
+finished cell leaves one file. It has no run directory: a statement at each save
+takes longer than the rounds of these small models.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +14,6 @@ import hashlib
 import json
 import math
 import pathlib
-import tempfile
 from typing import Any, Optional
 
 import numpy as np
@@ -121,12 +121,16 @@ class Runner:
     return cell
 
   def _process(self, epsilon: float, scale: float, num_records):
-    """Returns the process, compiled once for each step."""
+    """Returns the process, compiled and certified once for each step."""
+    from tff_dp.program import certification  # pylint: disable=g-import-not-at-top
+
     silos = self._algorithm.budgets(num_records, epsilon, self._sizes)
     if scale not in self._processes:
       self._processes[scale] = self._algorithm.build(
           self._problem, silos, self._sizes, scale=scale
       )
+      if self._algorithm.is_private:
+        certification.certify(self._processes[scale])
     if not self._algorithm.is_private:
       return self._processes[scale]
     if epsilon not in self._terms:
@@ -169,17 +173,6 @@ class Runner:
     )
 
 
-class _Silos:
-  """The silos' records in the form of clients for `tff_dp.program.train`."""
-
-  def __init__(self, records: Mapping[str, silo_preprocessing.Records]):
-    self._records = records
-    self.client_ids = list(records)
-
-  def create_tf_dataset_for_client(self, client_id: str) -> list[Any]:
-    return silo_models.batches(self._records[client_id])
-
-
 def train(
     process,
     split: silo_preprocessing.Split,
@@ -189,16 +182,15 @@ def train(
 ) -> tuple[np.ndarray, dict[str, dict[str, Any]]]:
   """Trains a process to its end. Returns (weights, facts about each silo).
 
+  Needs a TFF context.
+
   Args:
     process: A `SiloProcess`.
     split: The silos' records.
     seed: Seed of the reachable silos.
     silos_per_round: Number of reachable silos, `None` for all.
   """
-  from tff_dp import program  # pylint: disable=g-import-not-at-top
-
-  silos = _Silos(split.train)
-  names = silos.client_ids
+  names = list(split.train)
   reachable = min(silos_per_round or len(names), len(names))
   rng = np.random.default_rng([seed, _REACHABLE])
   chosen = [
@@ -206,18 +198,31 @@ def train(
       for _ in range(process.plan.num_rounds)
   ]
   plan = process.plan.with_availability(lambda r, name: name in chosen[r - 1])
-  with tempfile.TemporaryDirectory() as folder:
-    result = program.train(
-        process,
-        silos,
-        plan=plan,
-        output_dir=pathlib.Path(folder, 'run'),
-        # Of every silo its own budget; this is not that of a budget of the run.
-        delta=min(silo.delta for silo in plan.silos.values()),
-        progress='quiet',
-    )
-  (weights,) = result.model_weights.trainable
-  return np.asarray(weights), plan.by_silo()
+  return rounds(process.with_plan(plan), split), plan.by_silo()
+
+
+def rounds(process, split: silo_preprocessing.Split) -> np.ndarray:
+  """Runs all rounds of a process, which a ledger charges. Returns the weights.
+
+  Needs a TFF context.
+
+  Args:
+    process: A `SiloProcess`, whose plan says which silos are present.
+    split: The silos' records.
+  """
+  plan = process.plan
+  # The ledger has no budget: the budgets of the silos are in the plan.
+  ledger = plan.ledger(delta=min(split.num_records.values()) ** -2)
+  batches = {
+      name: silo_models.batches(records)
+      for name, records in split.train.items()
+  }
+  state = process.initialize()
+  for round_index in range(1, plan.num_rounds + 1):
+    examples = {name: batches[name] for name in plan.present(round_index)}
+    state = process.next_round(state, examples, ledger=ledger).state
+  (weights,) = process.get_model_weights(state).trainable
+  return np.asarray(weights)
 
 
 def _digest(split: silo_preprocessing.Split) -> str:

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Test error against epsilon, for silos that protect every record themselves.
 
-Every cell, an algorithm at an epsilon with a seed, is a run of the TFF process
-by `tff_dp.program.train`: in each round some silos are reachable, and the plan
-says at the end what each silo spent. A seed chooses the held-out records and
-the silos of every round. Noise and sampling come from entropy of the operating
-system and never repeat.
+Every cell, an algorithm at an epsilon with a seed, is a run of the TFF process,
+whose rounds a ledger charges: in each round some silos are reachable, and the
+plan says at the end what each silo spent. A seed chooses the held-out records
+and the silos of every round. Noise and sampling come from entropy of the
+operating system and never repeat.
 
 The step size of a row at an epsilon is chosen first: the one of a grid with the
 least mean error on the training records, over runs with seeds of their own.

@@ -352,8 +352,8 @@ class IsrlVariantsTest(absltest.TestCase):
     )
     train = self.enterContext(
         mock.patch.object(
-            isrl_variants,
-            '_train',
+            isrl_variants.silo_cells,
+            'rounds',
             side_effect=lambda process, split: np.zeros(
                 split.test.features.shape[1]
             ),

@@ -22,7 +22,7 @@ from tasks.silos import silo_report
 from tasks.silos import silo_settings
 from tasks.silos import silo_study
 from tff_dp import execution
-from tff_dp import program
+from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import silo_calibration
 from tff_dp.systems.silos import silo_sampling
 
@@ -366,16 +366,14 @@ class RunTest(absltest.TestCase):
     process, _, problem = _built('noisy_mb_sgd')
     split, chosen = problem.split(0), []
 
-    def present(process, clients, *, plan, **_):
-      del process, clients
-      rounds = range(1, plan.num_rounds + 1)
-      chosen.append([tuple(plan.present(index)) for index in rounds])
-      return mock.MagicMock(
-          model_weights=mock.Mock(trainable=[np.zeros([1])])
-      )
+    def present(unused_process, state, examples, *, ledger):
+      del ledger
+      chosen[-1].append(tuple(examples))
+      return mock.Mock(state=state)
 
-    with mock.patch.object(program, 'train', present):
+    with mock.patch.object(process_lib.SiloProcess, 'next_round', present):
       for seed in (0, 0, *range(1, 20)):
+        chosen.append([])
         silo_cells.train(process, split, seed=seed, silos_per_round=2)
     self.assertEqual(chosen[0], chosen[1])
     self.assertGreater(len(set(map(tuple, chosen))), 10)
