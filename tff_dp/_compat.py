@@ -552,13 +552,14 @@ def _refusing_keras3(name: str, function: Callable):
 
 @functools.cache
 def _let_wrapped_dicts_be_saved() -> None:
-  """Makes TensorFlow 2.14 save states next to a new typing_extensions.
+  """Lets TensorFlow 2.14 save states if a new typing_extensions is installed.
 
   Saving a module asks whether its dicts, which TensorFlow wraps, are instances
   of a protocol. Up to version 4.5, which TFF pins, typing_extensions answers
   that with `hasattr`. From 4.6 on, which Jupyter brings, it reads `__dict__`
-  first, and the wrapper raises a TypeError there. In that case this function
-  makes `hasattr` answer again. Checked with typing_extensions 4.5.0 and 4.16.0.
+  first, and the wrapper raises a TypeError there. So from 4.6 on, this function
+  brings back the answer by `hasattr`. Checked with typing_extensions 4.5.0 and
+  4.16.0.
   On Python 3.11 no other protocol that TensorFlow 2.14 checks comes from
   typing_extensions.
   """

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""SIGINT in a command, outside of training: one line and status 130, at once.
+"""Ends a command at SIGINT, outside of training, with one line and status 130.
 
 KeyboardInterrupt would print a trace while a command is being imported. It also
 gets lost in callbacks of the garbage collector, such as jax's: about every

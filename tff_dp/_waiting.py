@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Says on a terminal what takes so long, with the seconds that it took so far.
+"""Shows on a terminal what the program is busy with, and for how many seconds.
 
 Imports and tracing take many seconds each and cannot report progress, so a
 thread counts the seconds. Elsewhere than on a terminal nothing is written.

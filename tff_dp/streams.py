@@ -52,8 +52,8 @@ def random_root_key() -> tf.Tensor:
   The 128 bits come from the kernel's generator, 64 from each of two random
   UUIDs. They are read inside the graph, because a serialized `initialize` must
   not contain its key. TensorFlow's own non-deterministic operations have seeds
-  of only 32 bits. (`tf.io.read_file` on the same path is folded into a
-  constant.)
+  of only 32 bits. (`tf.io.read_file` is not used, because TensorFlow would
+  replace it by a constant.)
   """
   lines = (
       tf.data.TextLineDataset([_KERNEL_ENTROPY, _KERNEL_ENTROPY])

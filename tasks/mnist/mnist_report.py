@@ -23,7 +23,7 @@ class Finished:
   """All runs of a row.
 
   Attributes:
-    row: What was run.
+    row: Row that was run.
     results: Result of each seed.
   """
 

@@ -345,6 +345,6 @@ def _rounds_per_phase(sizes: Sizes) -> tuple[int, ...]:
 
 
 def _batch_share(sizes: Sizes) -> float:
-  """Returns K / n in a phase: that of several passes in as many rounds."""
+  """Returns K / n of a phase, as for several passes with as many rounds."""
   rounds = _rounds_per_phase(sizes)[0]
   return min(1.0, math.sqrt(sizes.largest_epsilon / (4 * rounds)))

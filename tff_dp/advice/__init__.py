@@ -14,10 +14,10 @@ allows. They are compared by one number:
     error   standard deviation of the noise on the mean update of a round, per
             weight, in clip norms
 
-Correlated noise cancels over rounds. It is given the error of that independent
-noise which has the same root mean square on the running sums of the rounds. Let
-P_t be the noise on the sum of rounds 1..t of T, divided by the number of
-reports of a round. Then
+Correlated noise cancels over rounds. Its error is defined as that of
+independent noise with the same root mean square on the running sums of the
+rounds. Let P_t be the noise on the sum of rounds 1..t of T, divided by the
+number of reports of a round. Then
 
     error = sqrt(mean_t Var(P_t) / ((T + 1) / 2)).
 

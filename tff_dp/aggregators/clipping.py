@@ -65,8 +65,9 @@ def clip(update: tf.Tensor, l2_norm_clip):
 def clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:
   """Returns the rows, each scaled to a norm of at most `l2_norm_clip`.
 
-  Like `clip` on one vector: with a margin for float32, and zero for a row with
-  a NaN, an infinity or a norm beyond float32.
+  Each row is clipped as `clip` clips one vector: with a margin for the rounding
+  of float32. A row with a NaN, an infinity or a norm beyond float32 becomes
+  zero.
 
   Args:
     rows: Vectors, float32 of shape [batch size, num_params].

@@ -547,7 +547,7 @@ def _check_plan(plan: Any) -> None:
     raise _checks.ArgumentError(
         'plan.noise_multiplier',
         None,
-        'a number, such as plan.calibrated(epsilon=..., delta=...) finds',
+        'a number: plan.calibrated(epsilon=..., delta=...) finds one',
     )
   _checks.integer_between(
       1, updates_lib.MOST_CLIENTS, clients_per_round=plan.clients_per_round

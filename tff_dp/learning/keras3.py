@@ -110,8 +110,8 @@ def functional_model_from_keras3(
     metrics_constructor: Class or function that makes a `keras.metrics.Metric`,
       or a dictionary of such, by name. Default: no metrics.
     frozen_as: 'broadcast' sends the frozen weights to the clients in each
-      round. 'constants' writes them into the graph, of at most 32 MB, and keeps
-      only their digest among the weights.
+      round. 'constants' writes them into the graph and keeps only their digest
+      among the weights. They may then have at most 32 MB.
 
   Raises:
     ArgumentError: If the model cannot be trained like this, or another argument

@@ -104,8 +104,8 @@ class Loss:
     pld: Pessimistic privacy-loss distribution. None if the parts together hide
       almost nothing: epsilon is then infinite.
     error: Rounding error that is added to every delta.
-    sums: Function that returns the sum of losses of each direction. It is used
-      for deltas so small that `error` would be too large a share of them.
+    sums: Function that returns a `LossSum` for each direction. It is used for
+      deltas so small that `error` would be too large a share of them.
   """
 
   pld: privacy_loss_distribution.PrivacyLossDistribution | None
@@ -187,7 +187,7 @@ class Loss:
 def loss_sums_of(
     terms: Sequence[tuple[Laws, int]], interval: float
 ) -> tuple[loss_sums.LossSum, ...]:
-  """Returns the sum of losses in each direction.
+  """Returns the total loss of all releases, one `LossSum` per direction.
 
   Args:
     terms: Pairs (loss distributions, number of occurrences). There is one

@@ -279,26 +279,29 @@ class _Block(NamedTuple):
 class Tables:
   """Max-plus tables for a minimum separation.
 
-  Let b be the smallest number of rounds strictly between two participations.
-  `table[q, s, e]`, with s and e in 0..b, belongs to a block of consecutive
-  rounds. It is the largest sum of count^2 over the nodes inside the block, for
-  exactly q participations, if the first s rounds are blocked by an earlier
-  participation and at most e rounds of the last participation's gap reach
-  beyond the block. It never decreases in e and never increases in s.
+  Let b be the smallest number of rounds strictly between two participations:
+  each participation forbids the next b rounds. A block of consecutive rounds
+  has a table. Its entry `table[q, s, e]`, with s and e in 0..b, is the largest
+  sum of count^2 over the nodes inside the block, under three conditions: the
+  client takes part exactly q times in the block, an earlier participation
+  forbids the first s rounds of the block, and the last participation in it
+  forbids at most e rounds after the block. The entry never decreases in e and
+  never increases in s.
 
-  Two neighbouring blocks are joined by passing the overhang of the left one to
-  the right one as blocked rounds:
+  Two neighbouring blocks are joined. The rounds that the left block forbids
+  after its end are the forbidden first rounds of the right block:
 
     joined[q, s, e] = max over i, j of left[q - i, s, j] + right[i, j, e].
 
   A node over both blocks adds q^2. Blocks without a common node, such as two
   trees, are joined and nothing is added. The *state* of a run is the table of
-  all rounds so far. A run starts with nothing blocked, so only the row s = 0 is
-  kept, and the shape is [slices, columns].
+  all rounds so far. A run starts without forbidden rounds, so only the row s =
+  0 is kept, and the shape is [slices, columns].
 
-  If the separation alone enforces the cap, more participations in a block are
-  never worse, and an entry is dropped if a larger q reaches as much. No node is
-  over a state, so then it needs a single slice, the maximum over q.
+  If the separation alone enforces the cap, more participations in a block never
+  reduce the largest sum, and an entry is dropped if a larger q has a value at
+  least as large. A state is under no further node, so it then needs a single
+  slice, the maximum over q.
   """
 
   def __init__(self, pattern: patterns.MinSeparationPattern):

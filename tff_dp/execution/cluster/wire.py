@@ -184,7 +184,7 @@ def _fits(item, spec: tf.TensorSpec) -> bool:
 def _to_item(item, spec: tf.TensorSpec):
   if not _fits(item, spec):
     raise engine.ClusterError(
-        f'a message has {_checks.shown(item)} where {spec} belongs'
+        f'an entry of a message is {_checks.shown(item)}, expected {spec}'
     )
   if isinstance(item, _Recipe):
     return datasets.Recipe(tf.constant(item.graph))

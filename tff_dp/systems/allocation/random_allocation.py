@@ -147,9 +147,10 @@ def epsilon(
   """Returns the epsilon of `num_epochs` passes at delta.
 
   Upper bound, never above the epsilon of the Gaussian mechanisms without
-  amplification. Rounding errors are a share of delta, however small delta is.
-  A replacement counts as a removal from all passes and an addition to all
-  passes (`curves.replace_one`).
+  amplification. The result is accurate even for a tiny delta, because rounding
+  errors are small relative to delta. Under replace-one, a replacement counts as
+  a removal from all passes and an addition to all passes
+  (`curves.replace_one`).
 
   Args:
     noise_multiplier: Multiplier sigma / C: noise std over the bound C on one

@@ -67,9 +67,10 @@ class ClientComputations(NamedTuple):
     key: Computation without arguments or, with `client_keys`, of the data, that
       returns the secret of coin and noise, int64 of shape [2]. The secret never
       leaves the client.
-    draw: Computation of (key, round) that returns the number of an instance,
-      int32 of shape [1], twice. The second one is for the server, and is empty,
-      of shape [0], if the server does not ask.
+    draw: Computation of (key, round) that returns a pair. The first entry is
+      the number of the drawn instance, int32 of shape [1]. The second entry is
+      for the server: the same number, or an empty tensor if the server does not
+      ask for it.
     instance: Computation of (sequence of one instance) that returns the
       instance, float32 of shape [p].
     move: Computation of (instance, data) that returns (instance after the step,

@@ -76,7 +76,7 @@ class ClientStep:
     if self.mechanism is None:
       if self.epsilon is not None:
         raise _checks.ArgumentError(
-            'epsilon', self.epsilon, 'None where mechanism is None'
+            'epsilon', self.epsilon, 'None if mechanism is None'
         )
     else:
       _checks.positive(epsilon=self.epsilon)
