@@ -57,15 +57,15 @@ _REFERENCE_ONLY = {
     'execution/contexts_test.py': _NEEDS_WORKER,
     'execution/native_test.py': _NEEDS_WORKER,
 }
-# What is about the versions of a stack: `--short` runs every case of it.
+# What is about the versions of a stack: `--short` runs all of it.
 _STACK = (
     'compat_test.py',
     'draws_test.py',
-    'execution/conformance_test.py',
     'execution/datasets_test.py',
     'execution/in_process_test.py',
     'execution/vectorized_test.py',
     'export/',
+    'learning/keras3',
     'oracle/',
     'shim_test.py',
     'streams_test.py',
@@ -173,8 +173,8 @@ def pytest_addoption(parser):
   parser.addoption(
       '--short',
       action='store_true',
-      help='run what a second stack needs: one case of each test, and all of'
-      ' those about its versions; nothing that once is enough for',
+      help='run what a second stack needs: one test of each class, and all'
+      ' about its versions; nothing that once is enough for',
   )
   parser.addoption(
       '--slow',
@@ -214,17 +214,21 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if item not in slow]
   if config.getoption('--short'):
-    last_cases = {_test(item): item for item in items}
-    left_out = {
+    needed = [
         item
         for item in items
-        if item.get_closest_marker('once')
-        or not (
-            names[item].startswith(_STACK) or last_cases[_test(item)] is item
-        )
+        if not item.get_closest_marker('once')
+        and not item.get_closest_marker('reference_only')
+    ]
+    last_of_class = {item.parent: item for item in needed}
+    kept = {
+        item
+        for item in needed
+        if names[item].startswith(_STACK) or last_of_class[item.parent] is item
     }
+    left_out = [item for item in items if item not in kept]
     config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    items[:] = [item for item in items if item in kept]
   if _compat.COLUMN.has_worker:
     return
   for item in items:
@@ -233,12 +237,6 @@ def pytest_collection_modifyitems(config, items):
       item.add_marker(pytest.mark.skip(reason=marker.kwargs['reason']))
     elif names[item] in _REFERENCE_ONLY:
       item.add_marker(pytest.mark.skip(reason=_REFERENCE_ONLY[names[item]]))
-
-
-def _test(item) -> str:
-  """Returns what all cases of a parameterized test have in common."""
-  function = getattr(item.function, '__wrapped__', item.function)
-  return f'{item.parent.nodeid}::{function.__name__}'
 
 
 def pytest_collection_finish():

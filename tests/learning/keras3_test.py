@@ -162,7 +162,6 @@ def _plain(k):
 
 class SameBitsTest(parameterized.TestCase):
 
-  # `--short` runs the last case.
   @parameterized.named_parameters(
       ('lstm', _lstm, _features(5, dtype=tf.int32)),
       ('convolution', _convolution, _features(8, 8, 1)),
@@ -641,7 +640,6 @@ class RefusalsTest(parameterized.TestCase):
     self.assertNotIn('\n', str(caught.exception))
 
   def test_of_layers(self):
-    # One test, so that `--short` has all of them.
     for name, (build, pattern) in _LAYERS.items():
       with self.subTest(name):
         _FOREIGN[:] = [tf.Variable(2.0)]

@@ -41,11 +41,11 @@ class RuntimeTest(parameterized.TestCase):
   """
 
   @parameterized.named_parameters(
-      ('tutorial', 'tutorial', '2/3', 10, True),
-      ('builder', 'builder', '1/8', 10, False),
-      ('generated', 'generated', '1/2', 100, True),
-      ('generated_others', 'generated', '2/2', 100, False),
-      ('poisoned', 'poisoned', '1/16', 12, True),
+      ('tutorial', 'tutorial', '2/6', 5, True),
+      ('builder', 'builder', '1/24', 3, False),
+      ('generated', 'generated', '1/6', 33, True),
+      ('generated_others', 'generated', '2/6', 33, False),
+      ('poisoned', 'poisoned', '1/32', 6, True),
   )
   def test_values_are_those_of_tff(self, kind, part, at_least, has_worker):
     if _compat.COLUMN.has_worker != has_worker:
