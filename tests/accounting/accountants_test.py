@@ -3,6 +3,7 @@
 """Tests that the three accountants agree, and that none is below the truth."""
 
 import dataclasses
+import fractions
 import math
 
 from absl.testing import absltest
@@ -298,6 +299,32 @@ class CompositionTest(parameterized.TestCase):
     self.assertEqual(
         accountants.epsilon(_Gaussian(2.0), delta=1e-16, method='pld'), math.inf
     )
+
+
+class CombinedTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ([(1.0, 3)],),
+      ([(0.1, 10**6)],),
+      ([(1.0, 2), (0.3, 7), (2.5, 1000)],),
+      ([(1e-160, 5), (1e160, 5)],),
+      ([(1.1, 1), (1.3, 1)],),
+  )
+  def test_sigma_is_never_above_the_exact_one(self, gaussians):
+    # 1 / sigma^2 add up: arXiv:1905.02383, corollary 3.3.
+    exact = 1 / sum(
+        count / fractions.Fraction(sigma) ** 2 for sigma, count in gaussians
+    )
+    # pylint: disable-next=protected-access
+    found = fractions.Fraction(accountants._combined(gaussians)) ** 2
+    self.assertLessEqual(found, exact)
+    self.assertGreater(found, exact * (1 - fractions.Fraction(1, 10**13)))
+
+  def test_without_noise_nothing_is_left(self):
+    # pylint: disable=protected-access
+    self.assertEqual(accountants._combined([(1.0, 2), (0.0, 1)]), 0.0)
+    self.assertEqual(accountants._combined([]), math.inf)
+    self.assertEqual(accountants._combined([(math.inf, 4)]), math.inf)
 
 
 class RelationTest(parameterized.TestCase):

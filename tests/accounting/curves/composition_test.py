@@ -15,6 +15,13 @@ from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
 
 
+def _of_a_bit(p: float, q: float):
+  """Returns the profile of a bit that is 1 with chance p against chance q."""
+  return lambda epsilons: np.maximum(
+      p - np.exp(epsilons) * q, 0.0
+  ) + np.maximum((1 - p) - np.exp(epsilons) * (1 - q), 0.0)
+
+
 class TogetherTest(parameterized.TestCase):
 
   @parameterized.product(sigma=(0.5, 2.0, 9.0), count=(1, 2, 40))
@@ -78,6 +85,48 @@ class TogetherTest(parameterized.TestCase):
     self.assertLessEqual(
         one.epsilon(1e-4), composition.together([worst]).epsilon(1e-4)
     )
+
+  @parameterized.product(is_swapped=(False, True), is_alone=(False, True))
+  def test_the_worse_direction_counts_at_tiny_deltas(
+      self, is_swapped, is_alone
+  ):
+    # Three answers, each 1 with chance 1/2 for one client and 1/20 for another.
+    chances, count = (0.5, 0.05), 3
+    sides = [_of_a_bit(*chances), _of_a_bit(*chances[::-1])]
+    if is_swapped:
+      sides.reverse()
+    part = composition.Part(sides[0], count, sides[1])
+    parts = [part] if is_alone else [
+        composition.Part(sides[0], count - 1, sides[1]),
+        composition.Part(sides[0], reverse=sides[1]),
+    ]
+    exact = [
+        lambda epsilon, p=p, q=q: sum(
+            math.comb(count, k)
+            * max(
+                0.0,
+                p**k * (1 - p) ** (count - k)
+                - math.exp(epsilon) * q**k * (1 - q) ** (count - k),
+            )
+            for k in range(count + 1)
+        )
+        for p, q in (chances, chances[::-1])
+    ]
+    # All answers are 1. The other direction ends at 3 ln(0.95 / 0.5) = 1.93.
+    largest = 3 * math.log(10)
+    for loss in (composition.together(parts), composition.alike(part, 1e-4)):
+      for delta in (1e-5, 1e-13, 1e-15):
+        found = loss.epsilon(delta)
+        self.assertLessEqual(max(side(found) for side in exact), delta)
+        self.assertBetween(found, largest - 0.01, largest + 0.2)
+      for epsilon in (5.0, largest - 1e-11, largest - 1e-13):
+        true = max(side(epsilon) for side in exact)
+        for found in (
+            loss.delta(epsilon),
+            float(loss.profile()(np.array([epsilon]))[0]),
+        ):
+          self.assertBetween(found, true, 1.0)
+      self.assertLess(loss.delta(5.0), 1.2 * max(side(5.0) for side in exact))
 
   def test_errors_are_charged(self):
     loss = composition.together([made_parts.gaussian(1.0, count=30)])

@@ -44,6 +44,12 @@ class RenyiTest(absltest.TestCase):
       exact = gaussian.exact_epsilon(sigma=1.0, delta=delta)
       self.assertBetween(epsilon, exact, 1.5 * exact)
 
+  def test_outcomes_that_are_left_out_are_added_to_delta(self):
+    orders, epsilons = np.array([2.0, 9.0]), np.array([0.0, 1.0, 5.0, 50.0])
+    inside = renyi.profile([0.1, 0.4], orders=orders)(epsilons)
+    found = renyi.profile([0.1, 0.4], orders=orders, outside=1e-3)(epsilons)
+    np.testing.assert_allclose(found, np.minimum(inside + 1e-3, 1), rtol=1e-12)
+
 
 if __name__ == '__main__':
   absltest.main()

@@ -38,6 +38,26 @@ class TwoHopsTest(parameterized.TestCase):
     self.assertTrue((found >= np.array(exact) * (1 - 1e-9)).all())
     self.assertTrue((np.diff(found) <= 0).all())
 
+  @parameterized.parameters(
+      (1.0, 4.0), (4.0, 1.0), (0.8, 0.8), (math.inf, 1.0), (1.0, math.inf)
+  )
+  def test_no_split_gives_less(self, sigma_away, sigma_back):
+    away, back = (
+        np.zeros_like
+        if sigma == math.inf
+        else local_profiles.gaussian(2 * sigma)
+        for sigma in (sigma_away, sigma_back)
+    )
+    found = replace_one.Hops(away, back).profile()(_EPSILONS)
+    shares = np.linspace(0.0, 1.0, 1001)[:, np.newaxis]
+    both = away(shares * _EPSILONS) + np.exp(shares * _EPSILONS) * back(
+        (1 - shares) * _EPSILONS
+    )
+    least = np.minimum.accumulate(both.min(axis=0))
+    self.assertTrue((found >= np.minimum(least, 1) * (1 - 1e-4)).all())
+    at_one = found[np.searchsorted(_EPSILONS, 1.0)]
+    self.assertLess(at_one, 1.0)
+
   def test_no_more_than_half_way_twice(self):
     zeroed = local_profiles.gaussian(4.0)
     found = replace_one.replace_one(composition.Part(zeroed)).profile(_EPSILONS)

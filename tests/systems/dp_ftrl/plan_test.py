@@ -323,6 +323,30 @@ class StatementOfMechanismTest(absltest.TestCase):
     self.assertStartsWith(bound, 'an upper bound')
 
 
+  def test_limits_are_those_of_a_run_with_restarts(self):
+    # A new order in each tree: the last round of one and the first of the next
+    # may be the same client's. Three epochs in each of two trees.
+    schedule = participation.ShuffledEpochs(
+        60, rounds_per_epoch=10, epochs_per_shuffle=3
+    )
+    plan = _plan(mechanisms.HonakerTree(60, restart_every=30), schedule)
+    expected = {
+        'max_participations': 6,
+        'min_index_gap': 1,
+        'min_rounds_between': 0,
+    }
+    unit = plan.statement(delta=1e-5).points['unit']
+    self.assertEqual({name: unit[name] for name in expected}, expected)
+    found = plan.details(delta=1e-5)
+    self.assertEqual({name: found[name] for name in expected}, expected)
+    stopped = plan.details(delta=1e-5, num_rounds=40)
+    self.assertEqual(stopped['max_participations'], 4)
+    self.assertEqual(stopped['min_index_gap'], 1)
+    # One tree keeps its order.
+    one = plan.details(delta=1e-5, num_rounds=30)
+    self.assertEqual((one['max_participations'], one['min_index_gap']), (3, 10))
+
+
 class DetailsTest(absltest.TestCase):
 
   def test_each_relation_has_its_own_numbers(self):
