@@ -106,8 +106,8 @@ def fold_in(key: tf.Tensor, data) -> tf.Tensor:
 def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
   """Returns the key of one purpose, such as 'value' or 'quantile'.
 
-  Running it fails for a root key of zeros, which no run makes: somebody has
-  filled the state by hand.
+  Computing it fails if the root key is all zeros. Runs do not make such a key,
+  so somebody has filled the state by hand.
   """
   words = hashlib.sha256(_VERSION_TAG + b'|domain|' + domain.encode()).digest()
   is_made = tf.debugging.Assert(

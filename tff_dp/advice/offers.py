@@ -150,12 +150,12 @@ class Offer:
     epsilon: Epsilon of the whole run, at most the requested one. Upper bound.
     delta: Delta at which epsilon holds.
     epsilon_no_amplification: Epsilon if neither coins nor crowds amplify. For a
-      secure sum: epsilon if the others add no noise. Upper bound.
+      secure sum: epsilon if the other silos add no noise. Upper bound.
     bytes_up: Size of one report in bytes.
     bytes_down: Number of bytes that are sent to one participating client.
     model_copies: Number of model-sized vectors that the server keeps.
     participation: Sentence that says who takes part.
-    notes: Sentences on the basis of the error or the cost.
+    notes: Further remarks, such as on how the error was computed.
     assumptions: Assumptions of epsilon, one sentence each.
     process: Name of the function that builds the process.
     command: Words of a `tff-dp` command that states the epsilon, or empty.

@@ -131,7 +131,8 @@ def offer(
     setting: Known facts.
     plan: Plan with the noise of the offer.
     stddev: Standard deviation of the noise on the mean of a round.
-    noise: Flags of the noise: the first one and its value, then further ones.
+    noise: Words of the command that set the noise. The first two are a flag and
+      its value.
     command: Words of the command that states the epsilon, without the noise.
     python: Code that makes `plan`.
     **fields: Further fields of the offer.

@@ -307,7 +307,7 @@ def check_flat(value_type: tff.TensorType) -> None:
 
 
 def within_horizon(state, num_rounds: int):
-  """Returns the state as tensors that fail if all planned rounds are done.
+  """Returns the state. Computing it fails if all planned rounds are done.
 
   Args:
     state: State with the number of finished rounds in `round`.

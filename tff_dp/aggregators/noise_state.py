@@ -119,7 +119,7 @@ def next_noise(
     round_in_tree: Position of the previous round in its tree.
     digests: Digests of the last rounds, after the previous round.
     digest: Digest of the round that begins, see `digest_of`. Virtual rounds
-      that this round catches up on draw with it, too.
+      that are added in this round draw their noise with the same digest.
     buffers: Buffers from the previous round.
     num_params: Length of the noise.
   """
@@ -181,11 +181,11 @@ def rebuild_buffers(
     domain: Purpose of the stream.
     tree_id: Id of the tree, scalar int64.
     round_in_tree: Number of rounds done in the tree, scalar int64.
-    digests: Ring after the last round of the run.
+    digests: Ring of digests after the last round of the run.
     num_params: Length of the noise.
-    start: Starting point: a pair of a round of the same tree, scalar int64, and
-      the buffers after it. `None` means the first round that the coming noise
-      depends on.
+    start: Where to begin: a pair of a round of the same tree, scalar int64, and
+      the buffers after that round. `None` means the first round on which the
+      noise of later rounds depends.
   """
   if start is None:
     start = (

@@ -53,7 +53,7 @@ def write_errors(path: str, rows: Sequence[choice.Row], *, at: str) -> None:
   Args:
     path: The file.
     rows: Rows to draw, one for each mechanism.
-    at: Privacy at which the errors of the rows are compared.
+    at: Text for the title that says at which privacy the errors are compared.
   """
   figure, (axes,) = _axes.figure(8.0, 5.0)
   for index, row in enumerate(rows):

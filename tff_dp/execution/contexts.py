@@ -243,8 +243,8 @@ def create_native_context(
       on the same number of cores gives the same bits every time. With more, the
       bits were also the same in all our tests, because the worker adds updates
       up in the clients' order. Another number of cores gave other bits.
-    default_num_clients: Number of clients of a computation whose arguments do
-      not determine it.
+    default_num_clients: Number of clients to use if the arguments of a
+      computation do not determine it.
     log_path: File for the worker's output, or None.
 
   Raises:
@@ -308,8 +308,8 @@ def set_default_context(
       `create_sync_in_process_context`.
     max_concurrent_clients: Number of workers, see
       `create_sync_in_process_context` and `create_native_context`.
-    default_num_clients: Number of clients of a computation whose arguments do
-      not determine it.
+    default_num_clients: Number of clients to use if the arguments of a
+      computation do not determine it.
     max_clients_per_call: Clients per call, see
       `create_sync_in_process_context`. None means its default.
     log_path: File for the output of the native worker, or None.

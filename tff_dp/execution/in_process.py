@@ -284,8 +284,8 @@ def create_sync_in_process_context(
       order, which depends only on their number. The bits of a training depend
       on the number of workers and on the number of threads within an operation.
       They do not otherwise depend on the number of cores.
-    default_num_clients: Number of clients of a computation whose arguments do
-      not determine it.
+    default_num_clients: Number of clients to use if the arguments of a
+      computation do not determine it.
     max_clients_per_call: Largest number of clients that a worker trains in one
       call of TensorFlow, if their data is in memory. A call that loops over its
       clients has at most 64. With 1, each client has a separate call, like

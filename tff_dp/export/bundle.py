@@ -71,7 +71,7 @@ def versions() -> dict[str, str]:
 
 
 def write_manifest(root: pathlib.Path, facts: Mapping[str, Any]) -> None:
-  """Writes the manifest of all files. It must be the last file.
+  """Writes the manifest of all files. Call this after all others are written.
 
   Args:
     root: Directory of the bundle.

@@ -25,7 +25,7 @@ Struct = tff.structure.Struct
 
 
 def check(initialize: tff.Computation) -> int:
-  """Returns the number of noise keys in a new state, all made as ours are.
+  """Returns the number of noise keys in a new state, and checks how it is made.
 
   Args:
     initialize: Computation of a new state. Its operations were checked before.

@@ -13,8 +13,8 @@ class ServerCohorts(abc.ABC):
   Attributes:
     clients_needed: Number of connected clients at which a round begins, unless
       the user says otherwise.
-    sentences: Sentences of the statement that hold on other stacks only, as
-      lines 'point.name: sentence'.
+    sentences: Sentences of the statement that hold only on other stacks than
+      TFF, as lines 'point.name: sentence'.
   """
 
   clients_needed: int

@@ -252,8 +252,9 @@ class ServerRounds:
     """Returns the model of the round, after its checkpoint is on the disk.
 
     Args:
-      replies: Pairs of a client's id and its trained weights, `None` if they
-        are broken. The update is the difference from `model`. A client that
+      replies: Pairs of a client's id and its trained weights, with `None` in
+        place of broken weights. The update is the difference from `model`. A
+        client that
         does not reply still counts as a participant, and noise and divisor
         stay the same.
 

@@ -102,8 +102,8 @@ class Projection(Constraint):
     function: Function that maps a vector of shape [num_params] to the nearest
       point of the set, with TensorFlow operations. It must not depend on
       clients' data.
-    allows_l1: Whether projecting the soft-thresholded point is declared exact,
-      see the module docstring.
+    allows_l1: Whether you declare that projecting the soft-thresholded point
+      gives the exact minimiser, see the module docstring.
   """
 
   function: Callable[[Any], Any]

@@ -220,7 +220,8 @@ def assign_to_keras3(model: Any, weights: Any) -> None:
   values of the model were replaced by others.
 
   Args:
-    model: The model, or one of the same layers, with the same weights frozen.
+    model: The model, or another one that has the same layers and in which the
+      same weights are frozen.
     weights: `tff.learning.models.ModelWeights`, such as `result.model_weights`
       or `program.read_model(output_dir)`.
 

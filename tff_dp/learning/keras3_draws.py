@@ -22,8 +22,9 @@ def unseeded(graph, *, num_fixed: int, num_seeds: int) -> str | None:
   """Returns the name of a random operation that does not follow from the seeds.
 
   Args:
-    graph: Graph of a model. First come `num_fixed` inputs, then the seeds.
-    num_fixed: Number of weights.
+    graph: Graph of a model. Its first inputs are the weights, and the next ones
+      are the seeds.
+    num_fixed: Number of weights, trained and frozen ones together.
     num_seeds: Number of seed generators.
 
   Returns:

@@ -51,7 +51,8 @@ def only_element(elements, spec: tf.TensorSpec, what: str) -> tf.Tensor:
   """Returns the one element of a sequence.
 
   It fails at run time if the sequence has any other number of elements. Call it
-  in a `tf.function` with AutoGraph, which makes the loop.
+  in a `tf.function` with AutoGraph, which turns its `for` statement into a loop
+  of the graph.
 
   Args:
     elements: Sequence.

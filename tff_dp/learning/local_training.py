@@ -63,7 +63,7 @@ def build_client_work(
         tff.learning.metrics.sum_then_finalize
     ),
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the client work of local training, for either kind of model.
+  """Returns the client work of local training, for both kinds of TFF models.
 
   Args:
     model_fn: Model, or function that returns it.

@@ -136,8 +136,8 @@ class Protocol(abc.ABC):
     """Returns the outcome of all steps of a pass, drawn without clients' coins.
 
     The outcome has the distribution that all clients' coins give with
-    `windows`. The default is for one window of all steps: each client that
-    takes part draws one step, uniformly.
+    `windows`. By default there is one window, with all steps of the pass, and
+    each client that takes part draws one of these steps uniformly.
 
     Args:
       rng: Generator of the pass.

@@ -69,7 +69,7 @@ class Schedule(abc.ABC):
       ledger: ledger_lib.ParticipationLedger,
       seed: int,
   ) -> list[str]:
-    """Returns the cohort of a round, a function of its arguments alone.
+    """Returns the cohort of a round. It depends only on the arguments.
 
     Args:
       round_index: Index of the round, from 1.

@@ -446,8 +446,8 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
     delta: Delta of each record, `None` for 1 / n^2.
 
   Raises:
-    ArgumentError: If delta would allow to publish a random record, or is `None`
-      for a single record.
+    ArgumentError: If delta is so large that publishing one random record would
+      meet it, or if it is `None` for a single record.
   """
   if delta is None:
     if num_records == 1:

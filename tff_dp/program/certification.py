@@ -41,8 +41,8 @@ class Certificate:
 
   Attributes:
     plan: Plan whose noise the process adds.
-    release: The noise whose rounds the process state counts. `None` if the
-      state counts no rounds.
+    release: The noise that the process adds, if the process state counts its
+      rounds. Else `None`, and `check` checks nothing.
     not_covered: Paths of the metrics that depend on clients' data without
       noise. A trusted server sees these metrics, and keeps them secret.
   """

@@ -80,9 +80,9 @@ class TrainResult:
     metrics: One dict per round with the key `round` and all covered or public
       metrics. Metrics of the evaluation are in the rounds that had one. The
       dicts are read from the file of the run.
-    statement: The `PrivacyStatement` of the rounds that took place.
-    epsilon: Epsilon spent at `delta`, for the unit and neighbouring relation of
-      the plan.
+    statement: The `PrivacyStatement` of the rounds that have begun.
+    epsilon: Epsilon of the rounds that have begun, at `delta`, for the unit and
+      neighbouring relation of the plan.
     delta: Delta of the call.
     rounds_done: Number of complete rounds.
     stop_reason: 'completed', or 'budget' if the next round was refused.

@@ -118,7 +118,8 @@ def train(
   Raises:
     ArgumentError: If a value is not allowed, or if `output_dir` cannot be
       written or belongs to another run.
-    TypeError: If a plan stands between `process` and `clients`.
+    TypeError: If there are more positional arguments than `process` and
+      `clients`, such as a plan between them.
     PrivacyRefusedError: If the guarantee would break. Examples: the process
       adds other noise than its plan says, the ledger is missing on a resume, or
       not even the first round fits the budget.

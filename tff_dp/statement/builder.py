@@ -276,7 +276,7 @@ def right_guesses(
     *,
     is_amplified: bool = True,
 ) -> float:
-  """Returns the chance of a right guess about the member at most risk.
+  """Returns the chance of a right guess about the member with the highest risk.
 
   Upper bound, see `guesses`.
 

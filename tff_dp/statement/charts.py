@@ -125,7 +125,7 @@ def draw_spent(
     axes: Axes of matplotlib.
     epsilons: Finite epsilons of the run so far.
     delta: Delta of the epsilons.
-    budget: The budget, which is a line. `None` for no budget.
+    budget: The budget, which is drawn as a line. `None` draws no line.
     whose: Phrase that says whose epsilon it is, such as unit and relation.
   """
   axes.plot(*epsilons, label='spent', **_axes.style(0))

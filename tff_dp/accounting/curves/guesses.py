@@ -55,8 +55,9 @@ def least_right(profile: Profile) -> float:
 def true_positives(profile: Profile, false_positives: float) -> float:
   """Returns the largest share of members that an attack can find.
 
-  For each point, P <= e^eps Q + delta and 1 - Q <= e^eps (1 - P) + delta bound
-  the true positive rate P at the false positive rate Q.
+  Each pair (eps, delta) of the profile bounds the true positive rate P at the
+  false positive rate Q: P <= e^eps Q + delta, and 1 - Q <= e^eps (1 - P) +
+  delta.
 
   Args:
     profile: Pairs (epsilon, delta).

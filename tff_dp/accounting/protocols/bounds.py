@@ -184,7 +184,7 @@ def relation_for(
   """Returns the neighboring relation to account under.
 
   Args:
-    leaves: Events that are released.
+    leaves: Leaves of the event of the run, see `run_events.leaves`.
     asked: Requested relation. None chooses replace-one if any event is stated
       for it, else zero-out.
 
@@ -227,7 +227,7 @@ def together(leaves: run_events.Leaves, method: str) -> Whole | None:
   """Returns the loss of all leaves at once, `None` if no rules know it.
 
   Args:
-    leaves: Events that are released, under replace-one.
+    leaves: Leaves of the event of the run, accounted for under replace-one.
     method: Name of the accountant, see `accountants`.
   """
   for leaf, _ in leaves:
@@ -247,7 +247,7 @@ def assumptions_of(
   """Returns the assumptions of a certificate, one sentence each.
 
   Args:
-    leaves: Events that are released.
+    leaves: Leaves of the event of the run, see `run_events.leaves`.
     bound: Name of the bound that gives epsilon.
     derived_sources: Pages with this project's own proofs that the bound rests
       on, empty if there are none.

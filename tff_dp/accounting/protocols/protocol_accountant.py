@@ -81,7 +81,7 @@ def best_part(
   Results are cached, so that recent equal arguments return the same object.
 
   Args:
-    event: An event with rules, no composition.
+    event: A single event that has rules, not a composition of events.
     count: Number of events.
     delta: Delta for which bounds with free parameters are tuned.
     relation: Relation to account under.

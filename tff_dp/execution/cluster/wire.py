@@ -148,7 +148,7 @@ def _is_zero(item) -> bool:
 
 
 def to_flat(sent: list, skeleton) -> list:
-  """Returns the flat value, for `values.fresh`.
+  """Returns the sent value as a flat list, for `values.fresh`.
 
   Args:
     sent: Result of `from_flat` or `without_zeros`.

@@ -179,8 +179,8 @@ def specs(
 
   The first tensor is the number of clients. Then, for every tensor or dataset
   of a client, there is a stack over the clients. For every sequence in memory
-  there are its columns with the rows of all clients, the ends of each client's
-  rows (after a 0), and each client's batch size.
+  there are its columns with the rows of all clients, the positions at which
+  each client's rows end (preceded by a 0), and each client's batch size.
 
   Args:
     skeletons: Skeletons of a client's values.

@@ -121,7 +121,7 @@ class Table:
     columns: Components of all rows, eager tensors or arrays of shape [rows,
       ...].
     batch_size: Number of rows of an element, where the last element may have
-      fewer. None if every element is one row, without the dimension.
+      fewer. None if every element is one row, without a batch dimension.
   """
 
   columns: tuple[tf.Tensor | np.ndarray, ...]

@@ -221,7 +221,7 @@ def _struct_from_python(value, type_spec, where) -> Struct:
 
 
 def element_from_python(value, type_spec, where):
-  """Converts an element of a list that stands for a sequence to a value.
+  """Converts one element of a list, which stands for a sequence, to a value.
 
   TFF casts elements to the type of the sequence. So does this function, but it
   refuses a cast that changes a number by more than rounding.

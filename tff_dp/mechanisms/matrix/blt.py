@@ -254,11 +254,12 @@ def search(
 ) -> Parameters:
   """Returns (weights, decays) with small sqrt(S2 V), see the module docstring.
 
-  S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible and
-  inside the domain. Never worse than with fewer buffers, because the C of that
-  result is among the candidates. Candidates are compared after rounding to
-  float32, as they will be used. Weights and decays are float32 numbers, shape
-  [num_buffers] each, the buffer of the largest decay first.
+  S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible. The
+  result has values that `Blt` allows. It is never worse than the result with
+  fewer buffers, because the C of that result is among the candidates.
+  Candidates are compared after rounding to float32, as they will be used.
+  Weights and decays are float32 numbers of shape [num_buffers]. The buffer with
+  the largest decay is the first.
 
   Args:
     pattern: Rounds in which one client may take part.

@@ -170,7 +170,8 @@ class TreeSetting(NamedTuple):
 
   Attributes:
     num_rounds: Number of rounds n of the tree.
-    min_index_gap: Smallest difference b of two rounds of one client.
+    min_index_gap: Smallest difference b between the indices of two rounds of
+      one client.
     max_participations: Largest number k of rounds of one client. If k is 1, the
       gap does not matter and equals n.
   """
@@ -252,9 +253,9 @@ class Objective:
   def through_inverse(
       self, inverse: np.ndarray, by_inverse: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient with respect to c, from the one by the series 1 / c.
+    """Returns a gradient with respect to c, given that with respect to 1 / c.
 
-    The series 1 / c changes by -1 / c^2 times the change of c.
+    If c changes a little, the series 1 / c changes by -1 / c^2 times that.
 
     Args:
       inverse: First n coefficients of 1 / c.
@@ -287,7 +288,7 @@ class Objective:
   def adjoint_product(
       self, factor: np.ndarray, gradient: np.ndarray
   ) -> np.ndarray:
-    """Returns the gradient with respect to x, from that of a product with x.
+    """Returns a gradient with respect to x, given that of a product with x.
 
     Args:
       factor: Other factor of the product.

@@ -91,8 +91,9 @@ def read_proto(path: pathlib.Path) -> Any:
 def keys_in(computation: tff.Computation) -> list[str]:
   """Returns names of the constants in a computation that may be noise keys.
 
-  A key is a pair of 64-bit words that look random. So constants of one or more
-  such pairs count. No other constant of ours looks like that.
+  A key is a pair of 64-bit words that look random. So every constant that
+  consists of one or more such pairs may be keys. Other constants of this
+  library do not look random.
 
   Args:
     computation: Any part of a process.

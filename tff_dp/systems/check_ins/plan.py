@@ -135,8 +135,8 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
 
     Args:
       delta: Target delta, in (0, 1). It may also be 0 if the randomizer has
-        delta 0 and draws without ends (not `draws_end`). Then the local
-        epsilons add up, and nothing is amplified.
+        delta 0 and its draws are not bounded (`draws_end` is false). Then the
+        result is the sum of the local epsilons, without amplification.
       num_rounds: Number of rounds after which the run stops, `None` for all.
       neighboring_relation: Relation of epsilon. Default: the relation of the
         plan.

@@ -246,11 +246,9 @@ def _total(
 def smallest_delta1(*, local_epsilon: float, local_delta: float) -> float:
   """Returns the smallest delta1 for theorems about (e0, d0)-LDP randomizers.
 
-  Rounded up.
-
   An (e0, d0)-LDP randomizer is within total variation distance delta1 of an
   8 e0-LDP one if delta1 meets the condition at the top of this module. The
-  result is infinity if no delta1 up to 1 meets it.
+  result is rounded up. It is infinity if no delta1 up to 1 meets the condition.
 
   Args:
     local_epsilon: Local epsilon e0.
@@ -360,7 +358,8 @@ def theorem_3_2_profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one run with one winner per slot, for replace-one.
 
-  Upper bound in both directions, never worse than one report alone.
+  Upper bound in both directions. It is never above the profile of one report
+  whose time is known.
 
   Args:
     local_epsilon: Epsilon e0 of a pure randomizer.

@@ -138,11 +138,12 @@ class DpFtrlPlan(base.Plan):
 
   @property
   def noise_multiplier_by_domain(self) -> dict[str, float]:
-    """Noise multiplier of every stream, by the domain of its key.
+    """Noise multiplier of every stream of noise, by the name of the stream.
 
-    Each is the std of one draw on the sum of the stream, over the bound on what
-    one client adds to that sum in a round. The bound is the clip norm for
-    updates, and 1/2 for the quantile bits of adaptive clipping.
+    The stream 'value' is for updates. With adaptive clipping, 'quantile' is for
+    the bits. The multiplier is the standard deviation of one draw of noise on
+    a sum, over the bound on what one client adds to that sum in a round. The
+    bound is the clip norm for updates, and 1/2 for the bits.
     """
     return adaptive_clipping_lib.noise_multiplier_by_domain(
         self._noise(), self.adaptive_clipping
@@ -231,7 +232,7 @@ class DpFtrlPlan(base.Plan):
   def profiles(
       self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
   ) -> tuple[guesses.Profile, ...]:
-    """See base class. One point is at epsilon 0.
+    """See base class. Returns one profile, and one of its pairs has epsilon 0.
 
     Each delta is exact for a Gaussian mechanism with `sigma()`, plus
     `missing_delta`, because the real draws are bounded.

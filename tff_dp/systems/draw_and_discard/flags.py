@@ -98,11 +98,11 @@ def add_arguments(
 def plan_of(
     arguments: argparse.Namespace, participations: int
 ) -> plan_lib.DrawAndDiscardPlan:
-  """Returns the plan of the flags, with as many rounds as a client's cap.
+  """Returns the plan of the flags. Its number of rounds is a client's cap.
 
   Args:
     arguments: The flags.
-    participations: The cap, if no flag sets one.
+    participations: Cap on the participations of a client, if no flag sets it.
   """
   per_weight = getattr(arguments, 'epsilon_per_coordinate', None)
   if per_weight is not None:

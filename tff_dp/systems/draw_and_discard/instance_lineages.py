@@ -71,10 +71,10 @@ def sample(
 
 
 def in_chunks(lineages: Lineages, num_values: int) -> Iterator[Lineages]:
-  """Yields all trees, a few at a time, in another order.
+  """Yields all trees, a few at a time, sorted by their non-empty edges.
 
-  Trees with about equally many non-empty edges come together, and most empty
-  edges are left out, so that little noise is drawn for nothing.
+  So the trees of a chunk have about equally many non-empty edges. Most empty
+  edges are left out, to draw little noise that is not used.
 
   Args:
     lineages: Result of `sample`.

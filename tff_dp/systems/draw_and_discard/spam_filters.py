@@ -133,9 +133,9 @@ def calibrate_spam_filter(
   update each. The threshold is an order statistic, so a further honest update
   is refused with probability at most `target_rate`, averaged over the samples
   drawn here. A second set of equally many pools measures
-  `false_rejection_rate`. `facts` contain an *upper bound* on the true rate,
-  'rate_at_most', that holds with probability `confidence` over the second set
-  (Clopper and Pearson, 1934).
+  `false_rejection_rate`. `facts` contain 'rate_at_most', an *upper bound* on
+  the true rate. It is computed from the second set, and holds with probability
+  `confidence` (Clopper and Pearson, 1934).
 
   All weights of a pool are simulated. Given the pool's coins they are
   independent, but a refusal depends on the few farthest weights, which a sample

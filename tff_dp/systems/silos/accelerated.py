@@ -195,7 +195,9 @@ def localized_terms(
     l2_norm_clip: float,
     options: planning.Options,
 ) -> dict[str, silo_terms.SiloTerms]:
-  """Returns name -> terms. Phase j has floor(n / 2^j) records of its own.
+  """Returns the terms of every silo, by name.
+
+  In every silo, phase j has floor(n / 2^j) records of its own.
 
   Args:
     silos: Budgets by name, see `planning`.

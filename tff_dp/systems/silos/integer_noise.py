@@ -135,10 +135,10 @@ def discrete_gaussian(stddev: float) -> IntegerLaw:
 def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
   """Returns the profile of one coordinate that moves by at most `shift`.
 
-  With E = exp(epsilon), delta is the larger of two sums over all x: of
-  max(f(x) - E f(x - s), 0), and of max(f(x) - E f(x + s), 0). Upper bound:
-  exact, but bounds on rounding and on mass outside of the table are added. A
-  move by more than the width of the table has delta 1.
+  With E = exp(epsilon), delta is the sum over all x of max(f(x) - E f(x - s),
+  0), or the same sum with f(x + s), whichever is larger. Upper bound: bounds on
+  rounding and on the probability outside of the table are added. A move by more
+  than the width of the table has delta 1.
 
   Args:
     law: Distribution f of the noise.
@@ -294,8 +294,8 @@ def distance(law: IntegerLaw) -> float:
   """Returns the total variation between a draw from the table and `law`.
 
   Upper bound, apart from rounding errors in the probabilities of `law`. Each
-  value of the table counts 2^-62 / 2. The remainder of the rounding and the
-  probability outside of the table are added.
+  value of the table contributes 2^-62 / 2. The remainder of the rounding and
+  the probability outside of the table are added to that.
 
   Args:
     law: Distribution.

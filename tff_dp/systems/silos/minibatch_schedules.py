@@ -131,7 +131,8 @@ def round_variance(
 
   Args:
     batch: Number of records K of a silo in a round, a number or an array.
-    noise_stddev: Noise std sigma per coordinate of a silo's mean, like `batch`.
+    noise_stddev: Noise std sigma per coordinate of a silo's mean, a number or
+      an array.
     num_params: Number of parameters d.
     num_silos: Number of silos N.
     num_available: Number of silos M that report in a round.
@@ -244,13 +245,15 @@ def choose_smoothing(
     diameter: float | None = None,
     strong_convexity: float = 0.0,
 ) -> float:
-  """Returns b of the Moreau envelope for a loss that is not smooth. Heuristic.
+  """Returns a smoothing b of the Moreau envelope of a loss. Heuristic.
+
+  For a loss that is not smooth, b is
 
       convex           sqrt(M) (L/D) min{sqrt(n), eps n / sqrt(d ln(1/delta))}
       strongly convex  mu M min{n, eps^2 n^2 / (d ln(1/delta))}
 
-  At these values the bias of the envelope, at most L^2 / (2 b), is of the order
-  of the optimal risk (LR23), up to constants and logarithms.
+  With this b the bias of the envelope, at most L^2 / (2 b), is as large as the
+  optimal risk (LR23), up to constants and logarithms.
 
   Args:
     num_records: Number of records n.

@@ -20,8 +20,8 @@ _GRIDS = (128, 1024, 8192)
 def isrl(setting: offers.Setting) -> offers.Offer:
   """Returns the offer in which every silo adds all noise for its own records.
 
-  All records are in every batch. With smaller batches the mean has the same
-  noise, or slightly more.
+  The batch of a silo is all its records. Smaller batches would give the mean
+  the same noise, or slightly more.
   """
   records = setting.records
   rounds = setting.schedule.max_participations

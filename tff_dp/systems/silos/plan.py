@@ -292,10 +292,11 @@ class SiloPlan(plan_base.PlanOfSilos):
   def by_silo(
       self, *, num_rounds: Optional[int] = None
   ) -> dict[str, dict[str, Any]]:
-    """Returns epsilon, delta, budget, records and messages of every silo.
+    """Returns a dict of numbers for every silo, by its name.
 
-    'records' and 'messages' are numbers. Epsilon is at the delta of the silo's
-    own budget.
+    The keys of a dict are 'epsilon', 'delta', 'budget', 'records' and
+    'messages'. Delta and budget are the silo's own, and epsilon is the one that
+    its messages cost at this delta. The last two are counts.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -87,9 +87,9 @@ class Options:
 def equal_blocks(
     silos: Silos, num_rounds: int
 ) -> dict[str, silo_sampling.DisjointBlocks]:
-  """Returns name -> blocks of floor(n_i / R) of the silo's n_i records.
+  """Returns the sampling of one pass over the records in R rounds, by silo.
 
-  They are the blocks of one pass in R rounds.
+  A block is floor(n_i / R) of the n_i records of silo i.
 
   Args:
     silos: Budgets by name, see the module docstring.
@@ -137,7 +137,7 @@ def one_phase_terms(
     l2_norm_clip: float,
     options: Options,
 ) -> dict[str, terms_lib.SiloTerms]:
-  """Returns name -> terms of a run in which every round draws from all records.
+  """Returns terms, by silo, of a run whose every round draws from all records.
 
   Args:
     silos: Budgets by name, see the module docstring.

@@ -75,8 +75,9 @@ class SiloProcess(tff.learning.templates.LearningProcess):
   def with_plan(self, plan: plan_base.PlanOfSilos) -> 'SiloProcess':
     """Returns the process with another plan, without recompiling.
 
-    Noise and batches come with the data of each silo, so they may differ. For
-    secure sums they are part of the graph and may not.
+    Noise and batches come with the data of each silo, so the new plan may have
+    others. For secure sums they are part of the graph, so it must have the
+    same.
 
     Args:
       plan: Plan with the same `release_facts`, such as

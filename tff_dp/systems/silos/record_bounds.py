@@ -41,11 +41,12 @@ _Messages = tuple[tuple[record_events.MessageDpEvent, int], ...]
 
 
 def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
-  """Returns all that is released about a record, for each part it may be in.
+  """Returns the messages that use a record, for each part that may contain it.
 
-  If several leaves have parts, there is one result for each combination of
-  parts. Gaussian releases that are not messages are in every result. `None` if
-  there is any other leaf, or if there are too many combinations.
+  Parts are those of a `DisjointRecordsDpEvent`. If several leaves are such
+  events, there is one result for each combination of their parts. Gaussian
+  releases that are not messages are in every result. `None` if there is any
+  other leaf, or if there are too many combinations.
 
   Args:
     leaves: Leaves to account for under replace-one.

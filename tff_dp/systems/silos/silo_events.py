@@ -138,9 +138,10 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
 
 
 def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
-  """Returns the uses of a record, for every stretch of records.
+  """Returns how often each kind of message uses a record, for all records.
 
-  All records of a stretch are in the ranges of the same messages.
+  Records that are in the ranges of the same messages have the same result, and
+  it is returned once.
 
   Args:
     counts: Number of times that each message was sent.
@@ -154,9 +155,8 @@ def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
 def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
   """Returns the event of the messages for the record with the largest loss.
 
-  Blocks and phases on disjoint records are a `DisjointRecordsDpEvent`. It
-  leaves out a stretch of records if another stretch surely costs at least as
-  much.
+  Blocks and phases on disjoint records become a `DisjointRecordsDpEvent`.
+  Records that surely cost no more than others are left out of it.
 
   Args:
     counts: Number of times that each message was sent.
@@ -281,7 +281,7 @@ def delta_of(uses: Uses, epsilon: float) -> float:
 
 
 def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
-  """Returns the messages as parts, with all Gaussian ones merged into one.
+  """Returns the parts of a composition, with all Gaussian ones merged into one.
 
   Args:
     uses: Number of messages of each kind, all with noise.

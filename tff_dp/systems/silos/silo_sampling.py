@@ -282,10 +282,10 @@ def convex_profile(
 
   Upper bound for Poisson and for fixed-size batches, in both directions
   (docs/proofs_silos.md, proposition 2, and for fixed size also
-  arXiv:2106.08567). The result is the profile, E >= 1, of (1 - q) N(0, z^2) + q
-  N(1, z^2) against N(0, z^2) with z = s / 2. This is the worse direction, and
-  the profile is used for both. So a composition also covers rounds that differ
-  in their direction, as a composition of this pair in one direction would not.
+  arXiv:2106.08567). For E >= 1 the result is the profile of (1 - q) N(0, z^2) +
+  q N(1, z^2) against N(0, z^2) with z = s / 2. This is the worse of the two
+  directions, and it is used for both. So the bound also holds for a composition
+  in which some rounds have one direction and some have the other.
 
   Args:
     noise_multiplier: Multiplier s.
