@@ -464,6 +464,19 @@ class PlanCompositionTest(parameterized.TestCase):
     self.assertBetween(found, alone, alone + 0.1)
 
 
+class LossTest(absltest.TestCase):
+
+  def test_nothing_released_is_nothing_lost(self):
+    for event in (
+        dp_accounting.NoOpDpEvent(),
+        _Composed([]),
+        _Gaussian(math.inf),
+    ):
+      found = accountants.loss(event)
+      self.assertEqual(found.epsilon(1e-9), 0.0)
+      self.assertEqual(found.delta(0.0), 0.0)
+
+
 class BadArgumentsTest(parameterized.TestCase):
 
   @parameterized.named_parameters(

@@ -90,8 +90,9 @@ class BudgetTest(parameterized.TestCase):
       book.check(first_refused)
     match = re.match(
         rf'round {first_refused} would spend epsilon (\S+) > 2.0 \(delta'
-        rf' 1e-05\); {first_refused - 1} of 40 rounds done. All 40 fit with'
-        r' --noise-multiplier=(\d+\.\d+)\.\n',
+        rf' 1e-05\); {first_refused - 1} of 40 rounds done\nwhy: the'
+        r' epsilon of all released models .*\n'
+        r'try: All 40 fit with --noise-multiplier=(\d+\.\d+)\.$',
         str(caught.exception),
     )
     self.assertIsNotNone(match, str(caught.exception))

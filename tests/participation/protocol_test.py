@@ -82,6 +82,12 @@ class PlaceOfNoiseTest(parameterized.TestCase):
           _ALLOCATION.describe(), (check_ins.ShuffledCheckIn,)
       )
 
+  def test_a_description_without_a_name_is_refused(self):
+    described = _ALLOCATION.describe()
+    del described['name']
+    with self.assertRaisesRegex(_checks.ArgumentError, 'protocol=None'):
+      protocol_lib.from_description(described, (type(_ALLOCATION),))
+
 
 if __name__ == '__main__':
   absltest.main()

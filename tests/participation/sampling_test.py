@@ -99,6 +99,8 @@ class ScheduleTest(parameterized.TestCase):
         sampling.from_description({'name': 'OncePerTree', 'num_rounds': 12}),
         schedule,
     )
+    with self.assertRaisesRegex(_checks.ArgumentError, 'name=None'):
+      sampling.from_description({'num_rounds': 12})
     # 24 clients fill the 6 rounds of a tree, and no round more.
     cohorts = _run(schedule, 4, restart_every=6)
     for tree in (cohorts[:6], cohorts[6:]):

@@ -201,6 +201,8 @@ def loss(event: dp_accounting.DpEvent) -> composition.Loss:
       protocol events.
   """
   parts = _parts(event, 'pld', _ZERO_OUT)
+  if parts.is_empty:
+    return composition.together([])
   if parts.sigma == 0:
     return composition.Loss(None, 0.0)
   return composition.Loss(

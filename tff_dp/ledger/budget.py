@@ -113,7 +113,7 @@ class BudgetLedger:
         f'round {round_index} would spend epsilon'
         f' {rounding.rounded_up(spent)} > {self._epsilon} (delta'
         f' {self._delta:g}); {round_index - 1} of {self.num_rounds} rounds'
-        f' done. {way_out}',
+        ' done',
         why='the epsilon of all released models together must stay within the'
         f' budget ({self.plan.neighboring_relation.value} adjacency,'
         f' {self.plan.basis})',

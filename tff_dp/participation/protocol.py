@@ -273,7 +273,7 @@ def from_description(
   """
   fields = dict(description)
   known = {each.__name__: each for each in classes}
-  name = fields.pop('name')
+  name = fields.pop('name', None)
   _checks.one_of(tuple(known), protocol=name)
   return known[name](**fields)
 

@@ -374,8 +374,9 @@ def from_description(description: Mapping[str, Any]) -> Schedule:
       for each in (MinSeparation, OncePerTree, ShuffledEpochs, UniformSampling)
   }
   fields = dict(description)
-  _checks.one_of(tuple(made), name=fields['name'])
-  return made[fields.pop('name')](**fields)
+  name = fields.pop('name', None)
+  _checks.one_of(tuple(made), name=name)
+  return made[name](**fields)
 
 
 def _smaller(

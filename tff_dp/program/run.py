@@ -333,7 +333,7 @@ class Run:
         try:
           self.budget.check(self.rounds_done + 1)
         except _checks.PrivacyRefusedError as refusal:
-          message = refusal.what
+          message = f'{refusal.what}. {refusal.way_out}'
           break
         try:
           selection = self.select()

@@ -72,6 +72,10 @@ class TrainingTest(parameterized.TestCase):
     # What is released says nothing about who or how many came.
     released = (self.folder / 'release' / 'metrics.csv').read_text()
     self.assertNotIn('realised', released)
+    # Metrics of clients without noise tell who came. They are kept nowhere.
+    for path in self.folder.rglob('*metrics*'):
+      self.assertNotIn('num_clients', path.read_text(), path)
+    self.assertNotIn('num_clients', str(found.metrics))
     events = json.loads((self.folder / 'release' / 'events.json').read_text())
     self.assertEqual(events['events'][0]['rounds'], 4)
     exported = self.folder / 'bundle'

@@ -283,6 +283,33 @@ class CostTest(parameterized.TestCase):
             0.99 * _epsilon(_Composed([first, second]), 1e-6),
         )
 
+  def test_the_second_part_may_follow_from_the_first_message(self):
+    # First a Gaussian message, whose loss is normal. Then the record is in the
+    # part that is worse for what is left of epsilon.
+    sampled = _Self(record_events.PoissonRecordDpEvent(0.7, 0.05), 2)
+    sent = record_events.GaussianRecordDpEvent(4.0)
+    step, epsilon, delta = 0.05, 2.6, 1e-4
+    grid = np.arange(161) * step
+    worse = np.maximum(
+        *([_delta(part, e) for e in grid] for part in (sampled, sent))
+    )
+    normals = np.linspace(-8, 8, 40001)
+    left = epsilon - (0.5 * (2 / 4.0) ** 2 + 2 / 4.0 * normals)
+    # Rounded up to the grid, where delta is smaller.
+    index = np.minimum(np.ceil(np.abs(left) / step).astype(int), 160)
+    second = np.where(
+        left >= 0, worse[index], 1 - np.exp(left) * (1 - worse[index])
+    )
+    mass = stats.norm.pdf(normals) * (normals[1] - normals[0])
+    self.assertGreater(mass @ second, 1.1 * delta)
+    # Twice the same part hides more.
+    for part in (sampled, sent):
+      self.assertLess(_epsilon(_Self(part, 2), delta), epsilon - 0.05)
+    event = _Self(record_events.DisjointRecordsDpEvent((sampled, sent)), 2)
+    certificate = best_bound.amplify(event, delta=delta)
+    for found in (_epsilon(event, delta), certificate.epsilon):
+      self.assertBetween(found, epsilon, 1.2 * epsilon)
+
 
 class SumsTest(parameterized.TestCase):
 
