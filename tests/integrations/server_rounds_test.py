@@ -771,8 +771,8 @@ class ServerRoundsTest(parameterized.TestCase):
   @parameterized.parameters(
       (dict(initial={'w': np.zeros(2, int)}), 'finite floats'),
       (dict(initial={'w': np.array([0.0, np.inf])}), 'finite floats'),
-      (dict(initial={}), 'some weights'),
-      (dict(initial={'w': np.zeros(0)}), 'some weights'),
+      (dict(initial={}), 'at least one weight'),
+      (dict(initial={'w': np.zeros(0)}), 'at least one weight'),
       (dict(plan='blt'), "plan='blt' .*a DpFtrlPlan"),
       (dict(plan=_plan(clients_per_round=2**22 + 1)), 'clients_per_round='),
       (dict(schedule_seed=-1), 'schedule_seed=-1'),

@@ -81,7 +81,7 @@ class Setting:
         raise _checks.ArgumentError(
             'neighboring_relation',
             self.neighboring_relation,
-            'nothing with records: one record is replaced',
+            "None with unit='record', for which it is always replace-one",
         )
       delta = base.delta_of_records(self.records, self.delta)
       object.__setattr__(self, 'delta', delta)

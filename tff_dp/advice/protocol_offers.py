@@ -110,7 +110,7 @@ def least(
     raise _checks.ArgumentError(
         'epsilon',
         target,
-        'a larger budget: even the largest noise that is tried costs more',
+        'a larger epsilon: even the largest noise that is tried exceeds it',
     )
   return parameter_of(noise)
 

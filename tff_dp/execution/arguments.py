@@ -147,5 +147,5 @@ def _common_length(lists: list[ClientList]) -> int | None:
   lengths = {item.where: len(item.members) for item in lists}
   if len(set(lengths.values())) > 1:
     found = ', '.join(f'{length} in {name}' for name, length in lengths.items())
-    raise ValueError(f'Conflicting numbers of clients: {found}.')
+    raise ValueError(f'Arguments have different numbers of clients: {found}.')
   return next(iter(lengths.values()), None)

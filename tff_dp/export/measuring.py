@@ -242,7 +242,7 @@ def _vector(marked: list[np.ndarray]) -> np.ndarray:
   ]
   if len(vectors) != 1:
     raise verification.Wrong(
-        f'a round marks {len(vectors)} vectors as noised, and not one'
+        f'a round marks {len(vectors)} vectors as noised, expected one'
     )
   return vectors[0]
 
@@ -336,7 +336,7 @@ def _check_central(drawn: _Drawn, next_computation, plan) -> str:
   expected = 1, 1, int(_is_adaptive(plan))
   if found != expected:
     raise verification.Wrong(
-        f'a round marks {found} vectors, digests and shares as noised, and not'
+        f'a round marks {found} vectors, digests and shares as noised, expected'
         f' {expected}'
     )
   odd = noise.constant_bits(words[0])

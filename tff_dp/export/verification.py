@@ -182,7 +182,9 @@ def _check_files(root: pathlib.Path, manifest) -> str:
       name for name in bundle.OF_PROCESS if name not in manifest['absent']
   ]
   if of_process and not {bundle.INITIALIZE, bundle.NEXT} <= set(of_process):
-    raise Wrong(f'{of_process[0]} is there, but the process is not complete')
+    raise Wrong(
+        f'{of_process[0]} is there, but other files of the process are not'
+    )
   return (
       f'{len(manifest["files"])} files as in the manifest, whose sha256 is'
       f' {bundle.digest(root / bundle.MANIFEST)}'

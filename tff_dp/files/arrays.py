@@ -114,7 +114,7 @@ def _array(file: IO[bytes], size: int) -> np.ndarray:
     raise ValueError(f'unknown format {version}')
   shape, is_fortran, dtype = _HEADER_READERS[version](file)
   if dtype.kind not in _KINDS or any(length < 0 for length in shape):
-    raise ValueError(f'no array of numbers: {dtype} of shape {shape}')
+    raise ValueError(f'not an array of numbers: {dtype} of shape {shape}')
   length = math.prod(shape) * dtype.itemsize
   if file.tell() + length != size:
     raise ValueError(f'{dtype} of shape {shape} does not fill {size} bytes')

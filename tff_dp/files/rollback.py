@@ -49,7 +49,7 @@ def check(
         ' the run have begun',
         why='the statement tells whether secret/ is an older copy',
         way_out='put back release/ as the run has written it, or start a new run'
-        ' in another directory, which spends anew',
+        ' in another directory, whose epsilon adds to that of this one',
     )
   stated = max(stated or 0, rounds_released(directory.release))
   if stated > begun:

@@ -450,7 +450,7 @@ class ServerRounds:
           why='without the noise key and the participations so far, the run'
           ' cannot go on under its guarantee',
           way_out=f'restore {path} from a copy, or start a new run in another'
-          ' directory, which spends anew',
+          ' directory, whose epsilon adds to that of this one',
       ) from error
     self._refuse_if(
         not record.released_through <= self.rounds_done <= record.rounds_begun,
@@ -506,7 +506,7 @@ class ServerRounds:
           why='a released round that is made again, perhaps from other data or'
           ' with other noise, is a second release, but the ledger counts one',
           way_out='restore the directory from a copy, or start a new run in'
-          ' another one, which spends anew',
+          ' another one, whose epsilon adds to that of this one',
       )
 
 
@@ -585,5 +585,7 @@ def _checked_model(model: Mapping[str, Any]) -> dict[str, np.ndarray]:
           ' still train in 16 bits',
       )
   if not any(value.size for value in arrays.values()):
-    raise _checks.ArgumentError('initial_model', list(arrays), 'some weights')
+    raise _checks.ArgumentError(
+        'initial_model', list(arrays), 'at least one weight'
+    )
   return arrays

@@ -105,9 +105,9 @@ class Ftrl:
       raise _checks.ArgumentError(
           'constraint',
           self.constraint,
-          'a set in which thresholding and projecting is exact (box, centred'
-          ' ball, non-negative orthant, or one of your own that declares'
-          ' allows_l1) with l1 above 0',
+          'with l1 above 0, a set for which thresholding and then projecting is'
+          ' exact: a box, a centred ball, the non-negative orthant, or one of'
+          ' your own that declares allows_l1',
       )
 
 

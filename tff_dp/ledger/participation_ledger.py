@@ -386,8 +386,9 @@ class ParticipationLedger:
           f'round {round_index} is beyond the plan of'
           f' {self._pattern.num_rounds} rounds',
           why='the noise was chosen for the planned number of rounds',
-          way_out='plan the run with more rounds from the start; a new run, with'
-          ' a new ledger, spends anew',
+          way_out='plan the run with more rounds from the start; or begin'
+          ' a new run with a new ledger, whose epsilon adds to that of this'
+          ' run',
       )
 
   def _check_duplicates(

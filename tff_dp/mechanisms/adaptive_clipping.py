@@ -116,7 +116,7 @@ def rounds_per_clip_norm(mechanism: mechanism_lib.Mechanism) -> int:
         'adaptive clipping is not possible with complete_trees=True',
         why='the first round of a tree would add noise of the finished tree,'
         ' which has the scale of another clip norm',
-        way_out='complete_trees=False, which also has a smaller S2',
+        way_out='complete_trees=False, which also has a smaller sensitivity',
     )
   if mechanism.rounds_per_tree == mechanism.num_rounds:
     raise _checks.PrivacyRefusedError(

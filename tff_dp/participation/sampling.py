@@ -135,8 +135,8 @@ class _RandomCohorts(Schedule):
           f'round {round_index} has {len(eligible)} eligible clients of'
           f' {len(client_ids)}, and clients_per_round={clients_per_round}',
           why='the others took part too recently or too often for the plan',
-          way_out='use fewer clients per round, or a plan with a smaller '
-          'separation or more participations',
+          way_out='use fewer clients per round, or a plan that lets a client'
+          ' come again sooner or more often',
       )
     order = rng.permutation(len(eligible))
     if self.max_participations is not None:

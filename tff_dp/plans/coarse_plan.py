@@ -87,7 +87,7 @@ class CoarsePlan(base.Plan):
       raise _checks.ArgumentError(
           'epsilon',
           epsilon,
-          'a larger budget: even the largest noise that is tried costs more',
+          'a larger epsilon: even the largest noise that is tried exceeds it',
       )
     return self._with_noise(noise)
 

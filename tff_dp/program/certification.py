@@ -292,7 +292,7 @@ def _check_release(flow, plan) -> release_marks.Release:
   if len(flow.releases) > 1:
     raise _checks.PrivacyRefusedError(
         f'the process releases {len(flow.releases)} noised sums in a round',
-        why='the plan charges one',
+        why='the epsilon of the plan is that of one noised sum in a round',
         way_out='one aggregation of one structure, which is clipped as a whole;'
         ' tff.aggregators.concat_factory keeps it whole',
     )
@@ -339,7 +339,8 @@ def _check_metrics(not_covered) -> None:
     names = sorted('/'.join(map(str, path)) for path in not_covered)
     raise _checks.PrivacyRefusedError(
         f'clients report {_listed(names)} without noise',
-        why='the guarantee of the plan holds against the server',
+        why='the plan protects clients from the server, too, which would see'
+        ' these numbers',
         way_out='build the process with allow_unprotected_metrics=False',
     )
 

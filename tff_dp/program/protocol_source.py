@@ -280,7 +280,7 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
       raise _checks.PrivacyRefusedError(
           f'step {self.position + 1} is beyond the {source.num_rounds} steps of'
           ' the protocol',
-          why='clients have drawn their steps from that many',
+          why='clients have drawn their steps among these only',
           way_out='plan more rounds or passes from the start',
       )
     pass_index, step = divmod(self.position, source.protocol.num_rounds)

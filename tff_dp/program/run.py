@@ -643,7 +643,8 @@ class Run:
           why='a released round that is made again, perhaps from other data, is'
           ' a second release, but the ledger counts one',
           way_out=f'restore the checkpoint of round {released} from a copy, or'
-          ' start a new run in another directory, which spends anew',
+          ' start a new run in another directory, whose epsilon adds'
+          ' to that of this one',
       )
 
   def _declare_frozen(self, state: Any) -> None:

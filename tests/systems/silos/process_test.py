@@ -364,7 +364,7 @@ class CalibratedTest(absltest.TestCase):
     np.testing.assert_array_equal(terms['noise_stddev'], [phase.noise_stddev])
 
   def test_other_graph_is_refused(self):
-    with self.assertRaisesRegex(_checks.ArgumentError, 'which is in the proce'):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'the facts of the pro'):
       _poisson_process().with_plan(_one_pass_process().plan)
 
 

@@ -254,12 +254,12 @@ class BadArgumentsTest(parameterized.TestCase):
       (
           'weights',
           dict(silos={'a': toy.free(9, 0.5), 'b': toy.free(9)}),
-          'a weight for each silo',
+          'one for each silo',
       ),
       (
           'sum_of_weights',
           dict(silos={'a': toy.free(9, 0.5), 'b': toy.free(9, 0.6)}),
-          'adding up to 1',
+          'with the sum 1',
       ),
       ('names', dict(noise_stddev={'a': 1.0}), 'the names of the silos'),
       (

@@ -571,7 +571,7 @@ class RefusalTest(parameterized.TestCase):
     other = process.plan.calibrated(epsilon=1.0, delta=1e-6)
     self._refused(process, other, 'was built from the plan')
     self._refused(process, silo_run.build_process().plan, 'was built from')
-    with self.assertRaisesRegex(_checks.ArgumentError, 'which is in the proce'):
+    with self.assertRaisesRegex(_checks.ArgumentError, 'the facts of the pro'):
       process.with_plan(other)
 
   def test_sums_whose_graph_has_other_noise(self):

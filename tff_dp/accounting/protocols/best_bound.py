@@ -387,8 +387,8 @@ def _certified(**argument) -> float:
   ((name, value),) = argument.items()
   if not isinstance(value, numbers.Real) or isinstance(value, bool):
     raise TypeError(
-        f'{name}={value!r} is not allowed: expected a number that was'
-        ' certified; published formulas certify nothing.'
+        f'{name}={value!r} is not allowed: expected a number. Values'
+        ' of published formulas are refused, because they are not certified.'
     )
   number = float(value)
   if not number >= 0:

@@ -321,9 +321,13 @@ def create_cluster_context(
       settings['security'] = security
     engine = _ENGINES[engine](address, **settings)
   elif address is not None:
-    raise _checks.ArgumentError('address', address, 'None with an Engine')
+    raise _checks.ArgumentError(
+        'address', address, 'None if engine is an Engine'
+    )
   elif security is not None:
-    raise _checks.ArgumentError('security', security, 'None with an Engine')
+    raise _checks.ArgumentError(
+        'security', security, 'None if engine is an Engine'
+    )
   return ClusterContext(
       engine,
       load_clients=load_clients,

@@ -45,7 +45,7 @@ def _check_used(security, address: str | None, distributed) -> None:
     )
   if address is not None and not address.startswith('tls://'):
     raise _checks.ArgumentError(
-        'address', address, "'tls://host:port'; only this uses `security`"
+        'address', address, "'tls://host:port', because security is given"
     )
 
 

@@ -111,7 +111,7 @@ class Columns:
     """Returns the sequence of its rows in batches of `size`."""
     self._check_repeats_no_elements()
     if self.is_batched:
-      raise errors.NotPlainError('batches are of batches')
+      raise errors.NotPlainError('a batched dataset is batched again')
     full = self.num_rows // size * size
     return dataclasses.replace(
         self,
@@ -124,7 +124,7 @@ class Columns:
 
   def _check_repeats_no_elements(self) -> None:
     if self.repeats != 1:
-      raise errors.NotPlainError('elements are cut from what is repeated')
+      raise errors.NotPlainError('a repeated dataset is batched or cut')
 
 
 def _applied(functions, parts: list, *, in_rows: bool) -> list:
@@ -172,7 +172,7 @@ def _set_up(node, sequence, iterator) -> list:
 def _get_next(node, iterator) -> list:
   _check_is_iterator(node, iterator)
   if iterator.sequence is None:
-    raise errors.NotPlainError(f'{node.name} reads before there is a sequence')
+    raise errors.NotPlainError(f'{node.name} reads an iterator without data')
   found = Optional(iterator.sequence, iterator.index)
   iterator.index += 1
   return [found]
@@ -180,7 +180,7 @@ def _get_next(node, iterator) -> list:
 
 def _check_is_iterator(node, iterator) -> None:
   if not isinstance(iterator, Iterator):
-    raise errors.NotPlainError(f'{node.name} reads another iterator')
+    raise errors.NotPlainError(f'{node.name} reads an unknown iterator')
 
 
 def _has_value(node, optional) -> list:
@@ -195,18 +195,20 @@ def _get_value(node, optional) -> list:
 
 def _check_is_optional(node, optional) -> None:
   if not isinstance(optional, Optional):
-    raise errors.NotPlainError(f'{node.name} reads another optional')
+    raise errors.NotPlainError(f'{node.name} reads an unknown optional')
 
 
 def check_is_columns(node, sequence) -> None:
   if not isinstance(sequence, Columns):
-    raise errors.NotPlainError(f'{node.name} ({node.op}) is over a dataset')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) reads a dataset')
 
 
 def _constant(node, tensor):
   found = tf.get_static_value(tensor)
   if found is None:
-    raise errors.NotPlainError(f'{node.name} ({node.op}) depends on a value')
+    raise errors.NotPlainError(
+        f'{node.name} ({node.op}) needs a constant, but has a computed value'
+    )
   return found.item() if hasattr(found, 'item') else found
 
 
@@ -227,7 +229,7 @@ def _batch(node, sequence, size, *rest) -> list:
   """Returns the result of a `BatchDatasetV2` or `ParallelBatchDataset`."""
   check_is_columns(node, sequence)
   if not _constant(node, size) > 0:
-    raise errors.NotPlainError(f'{node.name} has batches of nothing')
+    raise errors.NotPlainError(f'{node.name} makes batches of 0 rows')
   return [sequence.batched(size, rest[-1])]
 
 

@@ -97,7 +97,7 @@ def conditional(library, node, predicate, inputs: list) -> list:
   """
   _check_are_values(node, [predicate])
   if predicate.dtype != tf.bool or predicate.shape.rank != 0:
-    raise errors.NotPlainError(f'{node.name} asks for what is no boolean')
+    raise errors.NotPlainError(f'the condition of {node.name} is no boolean')
   state, returned, regions = _State(inputs), [], []
   # Read outside of the branches, because the first read of a variable makes its
   # initial value.
@@ -153,7 +153,9 @@ def while_loop(library, node, inputs: list) -> list:
     own, inner = inside(tensors)
     results = library.call(node.attr['cond'].func.name, own)
     if any(a is not b for a, b in zip(inner.tensors, tensors[len(places) :])):
-      raise errors.NotPlainError(f'{node.name} changes while it asks')
+      raise errors.NotPlainError(
+          f'the condition of the loop {node.name} changes a variable'
+      )
     return results
 
   def body(*tensors):
@@ -162,7 +164,7 @@ def while_loop(library, node, inputs: list) -> list:
     for value, result in zip(own, results, strict=True):
       if not are_values([value]) and result is not value:
         raise errors.NotPlainError(
-            f'{node.name} does not hand on what it is given'
+            f'the loop {node.name} replaces a sequence or a variable'
         )
     found = [results[place] for place in places]
     _check_are_values(node, found)
@@ -262,7 +264,7 @@ def mapped(library, node, sequence, *others) -> list:
   _check_are_values(node, others)
   function = node.attr['f'].func.name
   if not library.is_plain(function):
-    raise errors.NotPlainError(f'{node.name} maps by what has a state')
+    raise errors.NotPlainError(f'{node.name} maps a function with a state')
 
   def map_parts(parts, in_rows):
     call = library.call_on_rows if in_rows else library.call

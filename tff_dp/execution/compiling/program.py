@@ -128,7 +128,9 @@ def _increments(
   # No summand may depend on another accumulator either. A running count that
   # enters a sum differs from client to client.
   if _leads_to(found, accumulators):
-    raise errors.NotPlainError('a sum depends on what was added up')
+    raise errors.NotPlainError(
+        'what a client adds to a sum depends on the sum so far'
+    )
   return found
 
 

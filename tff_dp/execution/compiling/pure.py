@@ -78,7 +78,7 @@ def evaluate(
     scope.run(results)
     found = [scope.get(name) for name in results]
     if not all(isinstance(v, (tf.Tensor, columns.Columns)) for v in found):
-      raise errors.NotPlainError('the reader of a sequence is a result')
+      raise errors.NotPlainError('a result is neither tensor nor sequence')
     tensors = [value for value in found if isinstance(value, tf.Tensor)]
     gated = iter(region.closed(tensors))
   return [next(gated) if isinstance(v, tf.Tensor) else v for v in found]
@@ -156,7 +156,9 @@ class _Library:
   def check_is_listed(self, node) -> None:
     """Refuses an operation that is not on the list, if there is a list."""
     if self._list is not None and not vectorized.is_listed(node, self._list):
-      raise errors.NotPlainError(f'{node.name} ({node.op}) is not on the list')
+      raise errors.NotPlainError(
+          f'{node.name} ({node.op}) is not known to be vectorizable'
+      )
 
   def call(self, name: str, arguments: Sequence) -> list:
     """Returns the results of a function, inlined."""
@@ -361,7 +363,7 @@ class _Scope:
     """Returns the variable that a `VarHandleOp` stands for."""
     if self._is_function:
       # A call in a loop would find the variable of the call before.
-      raise errors.NotPlainError(f'{node.name} is made in a function')
+      raise errors.NotPlainError(f'variable {node.name} is made in a function')
     name = node.attr['shared_name'].s or node.name.encode()
     key = node.attr['container'].s, name
     if key not in self._library.names:
@@ -425,7 +427,7 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
   if not control_flow.are_values(inputs):
     raise errors.NotPlainError(f'{node.name} ({node.op}) takes a sequence')
   if _is_about_data(node.op):
-    raise errors.NotPlainError(f'{node.name} ({node.op}) is about a dataset')
+    raise errors.NotPlainError(f'{node.name} ({node.op}) works on a dataset')
   if graph_defs.is_seeded(node) and _op_def(node.op).is_stateful:
     raise errors.NotPlainError(f'{node.name} ({node.op}) has a seed')
   if node.op != 'Const':

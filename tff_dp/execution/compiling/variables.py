@@ -55,7 +55,7 @@ class Variable:
         or shape may differ.
     """
     if tensor.dtype != self.dtype or not _has_shape(tensor, self.shape):
-      raise errors.NotPlainError('a variable gets a value of another form')
+      raise errors.NotPlainError('a variable gets another dtype or shape')
     self.value = tensor
 
 
@@ -84,7 +84,7 @@ def _update(function: Callable) -> Callable:
     shape = variable.tensor.shape
     # TensorFlow does not broadcast here.
     if not shape.is_fully_defined() or change.shape != shape:
-      raise errors.NotPlainError('a variable changes by another shape')
+      raise errors.NotPlainError('a variable and its change differ in shape')
     variable.assign(function(variable.tensor, change))
     return []
 

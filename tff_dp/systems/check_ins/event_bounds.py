@@ -172,8 +172,8 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
       local_epsilon, local_delta = report.split
     if not local_epsilon > 0:
       raise privacy_profiles.NotApplicableError(
-          'every (epsilon0, delta0) of the noise has a delta0 that costs more'
-          ' than delta over all reports'
+          'for every (epsilon0, delta0) of the noise, the delta0 of all reports'
+          ' together cost more than delta'
       )
     shuffled = shuffling.round_profile(
         local_epsilon=local_epsilon,

@@ -107,8 +107,9 @@ def build_dp_ftrl(
       raise _checks.ArgumentError(
           'server_optimizer',
           server_optimizer,
-          'None, or an optimizer alone: with server_learning_rate=1.0 and '
-          'without momentum, nesterov, cooldown, l1 and constraint',
+          'None if you set any of server_learning_rate, momentum, nesterov,'
+          ' cooldown, l1 and constraint, because an optimizer replaces all of'
+          ' them',
       )
   else:
     _checks.positive(server_learning_rate=server_learning_rate)

@@ -126,7 +126,7 @@ def check_silos(silos: Silos) -> None:
       len(given) < len(weights) or not abs(sum(given) - 1.0) <= _TOLERANCE
   ):
     raise _checks.ArgumentError(
-        'weight', weights, 'a weight for each silo, adding up to 1, or none'
+        'weight', weights, 'no weights, or one for each silo, with the sum 1'
     )
 
 

@@ -87,7 +87,7 @@ class SiloProcess(tff.learning.templates.LearningProcess):
       raise _checks.ArgumentError(
           'plan',
           plan.release_facts,
-          f'a plan with {self.plan.release_facts}, which is in the process',
+          f'a plan with the facts of the process, {self.plan.release_facts}',
       )
     return SiloProcess(
         self, plan=plan, result=None, insecure_seed=self._insecure_seed

@@ -105,8 +105,8 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
       raise _checks.ArgumentError(
           'max_silos',
           max_silos,
-          f'fewer silos: the sum of so many needs {plan.bits(max_silos)} bits a'
-          f' coordinate, and there are {MOST_BITS}',
+          f'fewer silos: with so many, a coordinate of the sum needs'
+          f' {plan.bits(max_silos)} bits, and it may have at most {MOST_BITS}',
       )
 
   @property
