@@ -274,10 +274,10 @@ def laplace(shape, key: tf.Tensor) -> tf.Tensor:
 def digest(vector: tf.Tensor) -> tf.Tensor:
   """Returns 64 bits that are equal for equal vectors, scalar int64.
 
-  Two different vectors share them with probability about 2^-64, unless somebody
-  has searched for such a pair: the hash is not cryptographic. The bits are
-  neither secret nor keyed: fold them into a secret key, and release nothing
-  else.
+  Two different vectors have the same bits with probability about 2^-64. But the
+  hash is not cryptographic, so somebody may find such a pair by search. The
+  bits depend on the vector alone, without a key, so they must not be released.
+  Use them only to derive other keys from a secret key.
   """
   fingerprint = tf.raw_ops.Fingerprint(
       data=vector[tf.newaxis], method='farmhash64'

@@ -130,8 +130,8 @@ def _savers(graph) -> frozenset[tuple[str, str]]:
     is_saver = scope == '' and node.name in named
     if not is_saver or list(node.input)[:1] != [name]:
       raise operations.NotAllowedError(
-          f'{node.name} saves or restores, but is not a saver whose caller'
-          ' names the file'
+          f'{node.name} saves or restores a file whose name does not come from'
+          ' its caller'
       )
   if set(functions) & set(graph.object_graph_def.concrete_functions):
     raise operations.NotAllowedError(

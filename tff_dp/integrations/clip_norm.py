@@ -42,9 +42,11 @@ def after_round(
   Args:
     plan: Plan with adaptive clipping.
     state: State before the round, with the round's clip norm.
-    surplus: Number of clients within the clip norm, less the number over it. A
-      client's bit is 1/2 or -1/2.
-    bits_noise: Noise of the round's bits, for draws of variance 1.
+    surplus: Number of clients within the clip norm, less the number over it.
+      The sum of the clients' bits is half of that, because a bit is 1/2 or
+      -1/2.
+    bits_noise: Noise on the bits of the round, before it is scaled by the noise
+      multiplier.
     rounds_done: Number of rounds done, including this round.
   """
   num_rounds = adaptive_clipping.rounds_per_clip_norm(plan.mechanism)

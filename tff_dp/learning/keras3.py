@@ -471,8 +471,8 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
     raise _checks.ArgumentError(
         'frozen_as',
         frozen_as,
-        f"'broadcast' for frozen weights of {size:,} bytes; constants may have"
-        f' {_MOST_CONSTANT_BYTES:,}',
+        f"'broadcast', because the frozen weights have {size:,} bytes, and"
+        f' constants may have at most {_MOST_CONSTANT_BYTES:,}',
     )
   size += sum(value.nbytes for value in _values(call.trained))
   if size > _MOST_BYTES:

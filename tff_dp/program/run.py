@@ -480,10 +480,10 @@ class Run:
       say: Callable[[str], None],
       show: Callable[[Mapping[str, Any], list[str]], None] | None = None,
   ) -> None:
-    """Saves a checkpoint, then releases the rows since the last one.
+    """Saves a checkpoint, then releases the metrics since the last checkpoint.
 
-    Also writes the statement anew. Does nothing if no round has ended since the
-    last checkpoint.
+    The metrics of one round are a row. The statement is written again, too.
+    Nothing happens if no round has ended since the last checkpoint.
 
     Args:
       released: Writers of released rows, from `begin`.

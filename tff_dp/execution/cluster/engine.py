@@ -49,10 +49,11 @@ class Engine(abc.ABC):
   def submit(
       self, function: Callable[..., bytes], references: list, data: bytes
   ) -> concurrent.futures.Future:
-    """Starts `function(*data of the references, data)` on any worker.
+    """Starts a call of `function` on any worker.
 
-    An engine may repeat a task whose worker was lost. It must not repeat a task
-    that raised an error.
+    The arguments of the call are the data of the references, in order, and then
+    `data`. An engine may repeat a task whose worker was lost. It must not
+    repeat a task that raised an error.
 
     Returns:
       The future of the result. It holds the error of the task, or

@@ -32,9 +32,9 @@ _SECRET_CHECK_INS = (
 class FixedWindowCheckIn(protocol_lib.Slots):
   """A_fix: a client takes part with probability p0, in one uniform slot of m.
 
-  Each slot has one winner, uniform among the clients that checked in. An empty
-  slot gets a dummy. The number of clients is not needed, neither to run nor to
-  account.
+  A_fix is the name in arXiv:2007.06605. Each slot uses one report, of a client
+  drawn uniformly among those that checked in. For a slot without clients the
+  server uses a dummy report. The number of clients need not be known.
 
   Attributes:
     num_slots: Number of slots m.
@@ -121,9 +121,11 @@ class FixedWindowCheckIn(protocol_lib.Slots):
 class SlidingWindowCheckIn(protocol_lib.Protocol):
   """A_sldw: client j wakes at step j and draws one of steps j..j+m-1.
 
-  Each step has one winner, or a dummy. Steps 1..m-1 are the warm-up: they are
-  not used, and clients that drew them do not report. If there are more than n
-  clients, client j wakes at step 1 + (j - 1) mod n. Wake-up times are public.
+  A_sldw is the name in arXiv:2007.06605. Each step uses one report, of a
+  randomly chosen client that drew the step, or a dummy if no client did. Steps
+  1..m-1 are not used, and clients that drew them do not report. If there are
+  more than n clients, client j wakes at step 1 + (j - 1) mod n. Wake-up times
+  are public.
 
   Attributes:
     num_rounds: Number of steps n, of which n - m + 1 update the model.

@@ -114,15 +114,15 @@ class Strategy:
     return self.name in (AVERAGE_RANDOM, AVERAGE_SAME)
 
   def steps_per_round(self, concurrency: int = 1) -> float:
-    """Returns how many client steps a round moves the mean of the models.
+    """Returns by how many client steps a round moves the mean of the models.
 
-    The expectation is exact if all reports are taken and a step does not depend
-    on the model that it starts from. Without averaging and batches, the value
-    is about m/k if few clients are in flight, and never above 1. Where it is
-    far below m/k, raise the learning rate or the number of rounds. The
-    averaging strategies take half of a step for one report, and 1 - 2^-n steps
-    for n reports on one model. With the strategy 'server_batch' the value is
-    m/N for batches of N.
+    The result is an expectation. It is exact if all reports are accepted and a
+    step does not depend on the model that it starts from. Without averaging and
+    batches, it is about m/k if m is far below the number of models k, and never
+    above 1. If it is far below m/k, raise the learning rate or the number of
+    rounds. With averaging, one report moves a model by half a step, and n
+    reports on the same model move it by 1 - 2^-n steps. With the strategy
+    'server_batch' the result is m/N for batches of N reports.
 
     Args:
       concurrency: Number of clients m that draw before any report is written.
