@@ -252,8 +252,9 @@ def _generator(key: tf.Tensor) -> dict[str, object]:
 def laplace(shape, key: tf.Tensor) -> tf.Tensor:
   """Returns Laplace draws of scale 1, float64. `draws` gives their limit.
 
-  A draw is made from 64 bits: one gives the sign, and the size is minus the
-  logarithm of the other 63. If those are a small number, more bits follow.
+  A draw is made from 64 bits. One bit gives the sign. The other 63 bits are a
+  uniform number in (0, 1), and the size of the draw is minus its logarithm. If
+  this number is small, more bits are drawn to make it finer.
   """
   drawn = bits(shape, key)
   flat = tf.reshape(tf.bitwise.bitwise_and(drawn, _WORD_MASK), [-1])

@@ -264,7 +264,7 @@ def shortened(value: float, digits: int = 6) -> float:
 def rate(setting: Setting, slots: float) -> float:
   """Returns the participation probability that gives the wanted reports.
 
-  The result is at most 1 and is shortened.
+  The result is at most 1, and has few enough digits that people can copy it.
 
   Args:
     setting: Known facts, among them the mean number of reports in a round.

@@ -45,10 +45,11 @@ _MOST_FINGERPRINT_BYTES = 2**16
 
 
 def check(folder: pathlib.Path) -> None:
-  """Raises unless loading and using a SavedModel would do nothing but compute.
+  """Raises unless loading and using a SavedModel would only compute.
 
   Raises:
-    NotAllowedError: If it would do anything else. The message says what.
+    NotAllowedError: If it might do anything else, such as write a file. The
+      message names the part of the model that might.
     DecodeError: If one of its files is no protocol buffer.
   """
   found = {

@@ -100,7 +100,7 @@ class Rounds(interpreter.Interpreter):
     self._marked, self._num_clients = [], 0
 
   def run(self, state: Any, data: list[Any]) -> tuple[Any, list[np.ndarray]]:
-    """Returns the next state, and the marked values in the order of running.
+    """Returns the next state, and the marked values as they were computed.
 
     Args:
       state: A state that `state` or `run` returned.

@@ -85,10 +85,10 @@ class AdaptiveClipping:
 def noise_multiplier_by_domain(
     noise_multiplier: float, clipping: Optional[AdaptiveClipping]
 ) -> dict[str, float]:
-  """Returns a dict of the noise multipliers of all streams.
+  """Returns the noise multiplier of every stream of noise, by its name.
 
-  The names are the domains of the streams' keys: 'value' for updates, and
-  'quantile' for bits if the clip norm adapts.
+  The stream 'value' is for updates. If the clip norm adapts, 'quantile' is for
+  the clients' bits.
 
   Args:
     noise_multiplier: Noise multiplier of all streams together.

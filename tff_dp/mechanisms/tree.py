@@ -247,9 +247,10 @@ class HonakerTree(_TreeMechanism):
   def round_variances(self) -> np.ndarray:
     """Returns Var(b_t - b_{t-1}), which depends on t only through tz(t).
 
-    With m = tz(t), V_m is a weighted sum of independent terms. The draw z_j of
-    the node that round t completes on level j has the weight 2^-(m - j), for
-    j = 0..m. The value V_l of the node before it on level l has the weight
+    The module docstring defines b_t, V_m and tz(t), the number of trailing zero
+    bits. With m = tz(t), V_m is a weighted sum of independent terms. The draw
+    z_j of the node that round t completes on level j has the weight 2^-(m - j),
+    for j = 0..m. The value V_l of the node before it on level l has the weight
     2^-(m - l), for l < m.
     """
     by_level = []

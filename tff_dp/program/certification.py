@@ -121,9 +121,10 @@ class Certificate:
 def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
   """Returns a certificate that the plan's epsilon is true of a process.
 
-  The check errs to the safe side: it refuses some processes although the
-  epsilon is true of them. It passes no process of which the epsilon is false,
-  as long as only our aggregators put `release_marks` into the graph.
+  The check errs to the safe side. It refuses some processes although the
+  epsilon is true of them. If the epsilon is false of a process, the check
+  refuses it, as long as only aggregators of this library put `release_marks`
+  into the graph.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.

@@ -272,9 +272,10 @@ def laws(
 ) -> tuple[loss_sums.Law, ...]:
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
-  Upper bound, like `to_pld`, but it counts less of the tail as infinite loss:
-  the delta d that no epsilon removes, and at most d / 1000 + 1e-250 more. The
-  result is one distribution, or with `reverse` one for each direction.
+  Upper bound, like `to_pld`, but a smaller part of the tail counts as infinite
+  loss. It is the delta d that is left at any epsilon, and at most d / 1000 +
+  1e-250 more. The result is one distribution, or with `reverse` one for each
+  direction.
 
   Args:
     profile: Profile as in `to_pld`.

@@ -47,8 +47,8 @@ class Candidate:
     epsilon: Epsilon at the certificate's delta, infinity if the bound gives
       none.
     source: Paper and theorem, or page of proofs.
-    reason: Reason why the bound gives no epsilon, or none below that of 'none'.
-      Else empty.
+    reason: Reason why the bound gives no epsilon, or why its epsilon is not
+      below the one without amplification. Else empty.
   """
 
   bound: str

@@ -112,7 +112,7 @@ class LocalEngine(Engine):
 
 
 class Shards:
-  """Runs the shards of passes and takes one result of each.
+  """Runs the shards of a pass over the clients, and takes one result of each.
 
   Attributes:
     num_lost: Number of times that a shard lost its worker and was tried again.

@@ -51,7 +51,7 @@ TABLE = pathlib.Path(__file__).with_name('blt_table.json')
 
 
 class Key(NamedTuple):
-  """A setting with precomputed parameters.
+  """A setting for which the parameters of the mechanism are precomputed.
 
   Attributes:
     num_rounds: Rounds n of the tree.

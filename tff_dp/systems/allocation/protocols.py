@@ -233,11 +233,11 @@ class CyclicAllocation(_Allocation):
     """Returns the event of `num_windows` passes of random allocation.
 
     See base class. A pass stands for a window, and draws 1 of
-    `slots_per_window` slots. The event is an upper bound where a window has
-    more slots, or a residue class fewer slots than the first class. If the run
-    stops within a window, the pass has only the slots that have begun. Its
-    probability of taking part is then smaller in proportion to the number of
-    these slots.
+    `slots_per_window` slots. A window may have more slots, and a residue class
+    may have fewer slots than the first class. The event is then an upper bound.
+    If the run stops within a window, the pass has only the slots that have
+    begun, and its probability of taking part is smaller by the same factor as
+    the number of slots.
 
     Args:
       event: Gaussian event with noise multiplier `noise_multiplier / |c|`,

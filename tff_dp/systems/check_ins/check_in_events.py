@@ -51,15 +51,15 @@ class CheckInDpEvent(run_events.ProtocolDpEvent):
 
 @attr.s(frozen=True)
 class FixedWindowCheckInDpEvent(CheckInDpEvent):
-  """The whole run of random check-ins: a fixed window, one winner per slot.
+  """The whole run of random check-ins with a fixed window, one report per slot.
 
   A_fix of arXiv:2007.06605 (algorithm 1). Each client takes part with
   probability `check_in_probability` and then draws one of `num_slots` slots
   uniformly, with its own coins. The server asks one client of each slot, chosen
   uniformly, for a report. For an empty slot the server makes the report of a
   zero update itself. The adversary sees all models, and so all used reports in
-  order. It does not see who checked in, who won and which slots were empty. The
-  number of clients does not matter.
+  order. It does not see who checked in, whom the server asked and which slots
+  were empty. The number of clients does not matter.
   """
 
   event: run_events.LocalRandomizerDpEvent = _local()
@@ -71,7 +71,7 @@ class FixedWindowCheckInDpEvent(CheckInDpEvent):
 
 @attr.s(frozen=True)
 class SlidingWindowCheckInDpEvent(CheckInDpEvent):
-  """The whole run of random check-ins: a sliding window, one winner per slot.
+  """The whole run of random check-ins with a sliding window.
 
   A_sldw of arXiv:2007.06605 (section 4.2). Client j draws one of the `window`
   slots j, ..., j + window - 1 uniformly. Slots before slot `window` are not
@@ -84,7 +84,7 @@ class SlidingWindowCheckInDpEvent(CheckInDpEvent):
 
 @attr.s(frozen=True)
 class AveragedCheckInDpEvent(CheckInDpEvent):
-  """The whole run of random check-ins: each slot averages all its reports.
+  """The whole run of random check-ins that average all reports of a slot.
 
   A_avg of arXiv:2007.06605 (algorithm 2). Each of at least `min_num_clients`
   clients takes part and draws one of `num_slots` slots uniformly. The server

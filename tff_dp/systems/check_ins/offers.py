@@ -31,9 +31,9 @@ _MOST_LOCAL_EPSILON = 10.0
 
 
 def fixed_window(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a fixed window with one winner per slot.
+  """Returns the offer of a fixed window, see `windows.FixedWindowCheckIn`.
 
-  There are as many slots as reports.
+  Each slot gives one report, so there are as many slots as reports.
   """
   passes = setting.num_passes
   slots = protocol_offers.slots(setting) * setting.reports_per_round

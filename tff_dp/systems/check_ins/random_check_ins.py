@@ -83,7 +83,7 @@ def theorem_3_2(
     delta: float,
     local_delta: float = 0.0,
 ) -> float:
-  """Returns epsilon of check-ins with one winner per slot.
+  """Returns epsilon of check-ins that use one report per slot.
 
   Upper bound (arXiv:2007.06605, theorem 3.2), for any e0 and any m >= 1:
 
@@ -356,10 +356,10 @@ def step_epsilons(
 def theorem_3_2_profile(
     *, local_epsilon: float, num_slots: int, check_in_probability: float = 1.0
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one run with one winner per slot, for replace-one.
+  """Returns the profile of check-ins that use one report per slot.
 
-  Upper bound in both directions. It is never above the profile of one report
-  whose time is known.
+  Upper bound for replace-one, in both directions. It is never above the profile
+  of one report whose time is known.
 
   Args:
     local_epsilon: Epsilon e0 of a pure randomizer.

@@ -127,8 +127,9 @@ class FlatModel:
   def build_predict(self) -> Callable[[tf.Tensor, Any], Any]:
     """Returns the function (vector, x) -> predictions.
 
-    Call this method as `build_gradient`. A generalised linear model gives mean
-    responses. Other models give the result of their `predict_on_batch`.
+    Call this method where a computation is traced, see `build_gradient`. A
+    generalised linear model gives mean responses. Other models give the result
+    of their `predict_on_batch`.
     """
     model = self.model_fn if self._is_functional else self.model_fn()
 

@@ -221,12 +221,11 @@ class DrawAndDiscardPlan(base.Plan):
   def calibrated(self, *, epsilon: float, delta: float) -> 'DrawAndDiscardPlan':
     """Returns the plan with a step calibrated to (epsilon, delta).
 
-    Only the step of the plan is replaced. The search for the epsilon of the new
-    step ends at `epsilon`. It finds the largest epsilon that fits, to within a
-    part in 10^6. (With Laplace noise on many weights, a step epsilon above
-    `epsilon` may fit at `delta`, too. It is not searched for.) The returned
-    plan's epsilon is never above `epsilon`. A step with Gaussian noise also
-    gets `delta`.
+    Only the step of the plan is replaced. The new step has the largest epsilon,
+    to within a part in 10^6, at which the epsilon of the whole plan at `delta`
+    is at most `epsilon`. Epsilons of a step above `epsilon` are not tried. (For
+    Laplace noise on many weights they might be possible.) A step with Gaussian
+    noise also gets `delta`.
 
     Args:
       epsilon: Epsilon of all participations of a client.

@@ -64,7 +64,7 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
     self._predict = predict
 
   def predict(self, state: pool_lib.Pool, x: Any) -> np.ndarray:
-    """Returns predictions for a batch, in the way that the builder was told.
+    """Returns predictions for a batch, by the rule `predict` of the builder.
 
     Args:
       state: State of the process.
