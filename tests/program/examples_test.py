@@ -211,6 +211,25 @@ class ExamplesTest(parameterized.TestCase):
   def test_one_part_with_a_batch_dimension_is_enough(self, spec):
     local_training._check_is_batched(spec)
 
+  def test_a_model_for_other_shapes_is_refused_in_three_lines(self):
+    def model_fn():
+      layer = tf.keras.layers.Dense(10, input_shape=(3,))
+      return tff.learning.models.from_keras_model(
+          tf.keras.Sequential([layer]),
+          loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+          input_spec=_BATCH,
+      )
+
+    with self.assertRaises(_checks.ArgumentError) as raised:
+      local_training.build_client_work(
+          model_fn, tff.learning.optimizers.build_sgdm(0.1)
+      )
+    value, why, way_out = str(raised.exception).split('\n')
+    self.assertStartsWith(value, "input_spec='<x=float32[?,2],y=int32[?]>'")
+    self.assertIn('expected shape=(None, 3), found shape=(None, 2)', why)
+    self.assertStartsWith(way_out, 'try: input_spec = ')
+    self.assertIsNone(raised.exception.__cause__)
+
 
 if __name__ == '__main__':
   absltest.main()

@@ -84,15 +84,31 @@ def build_client_work(
     return tff.learning.templates.build_functional_model_delta_client_work(
         model=model_fn, **arguments
     )
+  specs = []
 
   def checked_model():
     model = model_fn()
+    specs.append(model.input_spec)
     _check_is_batched(model.input_spec)
     return model
 
-  return tff.learning.templates.build_model_delta_client_work(
-      checked_model, **arguments
-  )
+  try:
+    return tff.learning.templates.build_model_delta_client_work(
+        checked_model, **arguments
+    )
+  except ValueError as error:
+    # What Keras says of a layer is the last line of what TensorFlow quotes.
+    problem = str(error).strip().rpartition('\n')[-1].strip()
+    if 'is incompatible with the layer' not in problem:
+      raise
+    raise _checks.ArgumentError(
+        'input_spec',
+        str(tff.types.tensorflow_to_type(specs[-1])),
+        'the spec of batches that the model can read',
+        why=problem.removeprefix('ValueError: '),
+        way_out='input_spec = client_data.element_type_structure, and a first'
+        ' layer for examples of this shape',
+    ) from None
 
 
 def _check_is_batched(input_spec: Any) -> None:
