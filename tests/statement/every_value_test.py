@@ -409,9 +409,7 @@ class NumbersTest(parameterized.TestCase):
             'delta_reason': 'chosen by the user',
             'hyperparameters': unknown,
             'architecture': unknown,
-            'early_stopping': (
-                'none: the number of rounds follows from the plan'
-            ),
+            'early_stopping': 'not declared',
             'pretraining': 'not declared',
             'public_data': 'not declared',
             'preprocessing': 'not declared',

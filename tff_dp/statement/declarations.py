@@ -15,9 +15,8 @@ _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 class Declarations:
   """Facts that the person who runs the training declares.
 
-  All but the population are sentences, or 'none'. By default, most say that
-  nothing is declared or accounted for. The default of `early_stopping` is a
-  claim.
+  All but the population are sentences, or 'none'. By default, all but
+  `not_covered` say that nothing is declared or accounted for.
 
   Attributes:
     population: Number of clients, `None` if unknown.
@@ -26,8 +25,7 @@ class Declarations:
     hyperparameters: How the hyperparameters were chosen, and whether that is
       accounted for.
     architecture: How the model was chosen.
-    early_stopping: Whether results decided when to stop. The default says that
-      they did not.
+    early_stopping: Whether results decided when to stop.
     pretraining: Where the initial weights come from, above all frozen ones.
     public_data: Data outside the protected population that was used.
     preprocessing: Whether vocabularies or normalisers saw private data.
@@ -43,7 +41,7 @@ class Declarations:
   delta_reason: str = 'chosen by the user'
   hyperparameters: str = _NOT_ACCOUNTED
   architecture: str = _NOT_ACCOUNTED
-  early_stopping: str = 'none: the number of rounds follows from the plan'
+  early_stopping: str = NOT_DECLARED
   pretraining: str = NOT_DECLARED
   public_data: str = NOT_DECLARED
   preprocessing: str = NOT_DECLARED

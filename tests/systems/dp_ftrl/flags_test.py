@@ -45,12 +45,12 @@ class FlagsTest(parameterized.TestCase):
        12),
   )
   def test_squared_sensitivity(self, flags, expected):
-    result = _json(*_DP_FTRL, *flags)
+    result = _json(*_DP_FTRL, '--mechanism=honaker', *flags)
     self.assertEqual(result['squared_sensitivity'], expected)
 
   @parameterized.product(
       mechanism=(
-          {},
+          {'mechanism': 'honaker'},
           {'restart_every': 9},
           {'mechanism': 'independent'},
           {'mechanism': 'banded', 'bands': 1},
@@ -246,6 +246,17 @@ class FlagsTest(parameterized.TestCase):
              '--max-participations=3')
     self.assertFalse(_json(*flags)['squared_sensitivity_is_exact'])
     self.assertIn('(zero-out), an upper bound', _run(*flags)[1])
+
+  def test_account_and_calibrate_take_the_same_noise_by_default(self):
+    gap = ('--rounds=24', '--min-index-gap=5', '--delta=1e-6')
+    for flags, name in (
+        ((), 'blt'),
+        (('--restart-every=12',), 'honaker'),
+    ):
+      found = _json('account', 'dp-ftrl', '--noise-multiplier=3', *gap, *flags)
+      solved = _json('calibrate', 'dp-ftrl', '--epsilon=3', *gap, *flags)
+      for each in (found, solved):
+        self.assertEqual(each['mechanism'], name)
 
   def test_text_shows_unit_relation_and_both_separations(self):
     code, out, err = _run(

@@ -20,7 +20,7 @@ from tff_dp.mechanisms import catalogue
 from tff_dp.participation import sampling
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
-_TREE = 'honaker'
+_BEST, _TREE = 'blt', 'honaker'
 _PARTICIPATIONS = ('min-separation', 'fixed-order', 'once-per-tree')
 # Maps a flag to a mechanism's argument of another name.
 _ARGUMENTS = {
@@ -105,10 +105,9 @@ def add_arguments(
   add('--rounds', int, required=not solves, help='rounds of the whole run')
   add('--noise-multiplier', float, required=not solves, help='standard'
       ' deviation of one draw on the SUM, over the clip norm')
-  add('--mechanism', choices=tuple(catalogue.BY_NAME),
-      default=None if solves else _TREE, help='what noise is added (default:'
-      f' {_TREE}; calibrate: blt, unless a flag is for trees); see tff-dp'
-      ' compare')
+  add('--mechanism', choices=tuple(catalogue.BY_NAME), help='what noise is'
+      f' added (default: {_BEST}, or {_TREE} where another flag needs trees or'
+      ' another --participation); see tff-dp compare')
   add_option_arguments(parser)
   add_participation_arguments(parser)
   add('--l2-norm-clip', float, default=1.0, help='bound on the norm of the'
@@ -399,7 +398,7 @@ def _default_mechanism(arguments: argparse.Namespace) -> str:
   trees = arguments.restart_every, arguments.complete_trees
   if arguments.participation != 'min-separation' or any(trees):
     return _TREE
-  return 'blt'
+  return _BEST
 
 
 def _run_with(
