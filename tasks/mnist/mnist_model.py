@@ -125,13 +125,16 @@ class Architecture:
     return total
 
 
-def build_keras_model(architecture: Architecture, *, seed: int):
+def build_keras_model(
+    architecture: Architecture, *, seed: int, activation: str = 'relu'
+):
   """Returns the network as a `tf.keras.Sequential` with logits as outputs.
 
   Args:
     architecture: Architecture of the network.
     seed: Seed of the initial weights, which are public. Kernels are
       Glorot-uniform, biases 0.
+    activation: Keras' name of the activation between the layers.
   """
   import tensorflow as tf  # pylint: disable=g-import-not-at-top
 
@@ -152,7 +155,7 @@ def build_keras_model(architecture: Architecture, *, seed: int):
             layer.kernel,
             strides=layer.stride,
             padding=layer.padding,
-            activation='relu',
+            activation=activation,
             kernel_initializer=initializer(),
         )
     )
@@ -160,7 +163,7 @@ def build_keras_model(architecture: Architecture, *, seed: int):
   model.add(layers.Flatten())
   for units in architecture.hidden:
     model.add(
-        layers.Dense(units, activation='relu', kernel_initializer=initializer())
+        layers.Dense(units, activation=activation, kernel_initializer=initializer())
     )
   model.add(layers.Dense(NUM_CLASSES, kernel_initializer=initializer()))
   return model
