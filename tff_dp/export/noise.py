@@ -173,8 +173,8 @@ def _largest_correlation(columns: np.ndarray) -> tuple[float, float]:
 def compare_laplace(drawn: np.ndarray, scale: float) -> Spread:
   """Compares Laplace draws with the scale that a plan states.
 
-  It tests the variance over all coordinates. Their sum of squares is close to
-  normal.
+  It tests the variance over all coordinates. The sum of the squared draws is
+  close to normally distributed.
 
   Args:
     drawn: Noise plus a constant that is equal in all repetitions, shape

@@ -21,7 +21,7 @@ class Terminated(SystemExit):
 
 
 class InterruptGuard:
-  """Turns the first signal into a request. The second one stops at once.
+  """Turns the first signal into a request to stop, and stops at the second.
 
   This is a context manager for the main thread. In other threads it changes
   nothing. An ignored signal (SIGHUP under `nohup`) stays ignored.

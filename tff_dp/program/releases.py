@@ -78,7 +78,7 @@ def make_row(
     round_index: 1-based index of the round.
     round_metrics: Nested metrics of a `tff.learning` process.
     released: Further metrics that are public or covered.
-    not_covered: Further metrics that are neither.
+    not_covered: Further metrics that are neither public nor covered.
     uncovered: Paths in `round_metrics` of the metrics that depend on clients'
       data without noise, whatever their name.
     keeps_client_metrics: Whether the row keeps metrics of `round_metrics` that

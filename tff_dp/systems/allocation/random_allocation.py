@@ -296,7 +296,7 @@ class Curve:
 
 @functools.lru_cache(maxsize=64)
 def curves(sigma: float, num_steps: int, tail: float) -> tuple[Curve, Curve]:
-  """Returns upper bounds on delta, (remove, add), for one uniform step of t.
+  """Returns upper bounds on delta, (remove, add), for one step drawn out of t.
 
   Args:
     sigma: Noise std over the norm of the contribution, above 0.

@@ -127,8 +127,8 @@ def best(
 ) -> tuple[Candidate, ...]:
   """Returns the candidates that were tried, the least error first.
 
-  Tried are stride 1, the longest stride, and the strides on a descent from a
-  guess. This choice is a heuristic. Every plan meets (epsilon, delta).
+  The function tries stride 1, the longest stride, and the strides on a descent
+  from a guess. This choice is a heuristic. Every plan meets (epsilon, delta).
 
   Args:
     num_rounds: Number of rounds T.

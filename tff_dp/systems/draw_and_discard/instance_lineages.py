@@ -28,7 +28,7 @@ from tff_dp import _checks
 
 
 class Lineages(NamedTuple):
-  """One tree for each pool.
+  """The lineage trees of simulated pools, one tree for each pool.
 
   The leaves of a tree are the k models of the pool, and the next model that a
   client returns.

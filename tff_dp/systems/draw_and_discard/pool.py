@@ -119,7 +119,7 @@ def apply_reports(
     pool: Pool before the round.
     reports: Reports, float32 of shape [m, p], where m may be 0.
     drawn: Instances that the clients had, int32 of shape [m], or [0] if the
-      strategy does not ask.
+      strategy does not use them.
 
   Returns:
     The pool, and an `OrderedDict` of int32 scalars: `num_reports`,

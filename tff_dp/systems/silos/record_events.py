@@ -119,9 +119,9 @@ class DisjointRecordsDpEvent(RecordDpEvent):
   """Messages over disjoint parts of the records of one silo.
 
   Parallel composition: a record is in at most one part, and the messages of the
-  other parts do not depend on it. Which part it is in is public. The cost is
-  therefore the cost of the most expensive part. Which part that is depends on
-  delta.
+  other parts do not depend on it. It is public which part a record is in. So
+  the cost is that of the most expensive part, which may be another part at
+  another delta.
 
   Attributes:
     events: All messages of each part together: message events, or compositions
