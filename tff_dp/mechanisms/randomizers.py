@@ -49,8 +49,8 @@ class LocalRandomizer(abc.ABC):
   """The contract of a local randomizer.
 
   Attributes:
-    local_epsilon: Epsilon0 of one report at delta0. Infinite if no finite one
-      holds there.
+    local_epsilon: Epsilon0 of one report at delta0. Infinite if the report has
+      no finite epsilon at this delta.
     local_delta: Delta0 of one report.
   """
 

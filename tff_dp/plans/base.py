@@ -156,7 +156,7 @@ class Plan(abc.ABC):
 
     Args:
       num_rounds: Rounds after which the run stops, `None` for all. A plan
-        without `curve_has_rounds_done` takes all.
+        without `curve_has_rounds_done` always counts all rounds.
       is_amplified: Whether to use amplification.
     """
     rounds = num_rounds if self.curve_has_rounds_done else None

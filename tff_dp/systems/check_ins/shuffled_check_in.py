@@ -110,10 +110,11 @@ def round_profile_by_cohort(
   profile of k shuffled reports (arXiv:2012.12803). Everyone sees the number k
   of reports. Given k, the target is among the k with probability k / n
   (arXiv:2206.03151, theorem 1, where the text of the proof has g instead). The
-  distribution of k is the same for both neighbours. A block of k is charged the
-  rate of its largest k and the crowd of its smallest k. The upper tail is
-  charged a rate of 1, and both tails a crowd of 1. The profile is slightly
-  looser than `round_profile`. The arguments are the same.
+  distribution of k is the same for both neighbours. Values of k are taken
+  together in blocks: k / n is taken at the largest k of a block, and D_k at its
+  smallest k. In both tails D_k is taken at k = 1, and in the upper tail k / n
+  counts as 1. The result is slightly looser than `round_profile`. The arguments
+  are the same.
   """
   _check(num_clients, check_in_rate)
   shuffling.clone_rule(

@@ -157,9 +157,10 @@ class DrawAndDiscardPlan(base.Plan):
     """Returns epsilon and its meaning, see base class.
 
     Args:
-      delta: Target delta, in (0, 1). With `None` the pure epsilons of the
-        reports add up, which is infinite for Gaussian noise. The delta of the
-        result is then `missing_delta`, because the real draws are bounded.
+      delta: Target delta, in (0, 1). With `None` epsilon is the sum of the pure
+        epsilons of the reports, which is infinite for Gaussian noise. The delta
+        of the result is then `missing_delta`, because the real draws are
+        bounded.
       num_rounds: Rounds after which the run stops, `None` for all.
       **options: See base class.
     """
