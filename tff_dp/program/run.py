@@ -380,7 +380,7 @@ class Run:
   def run_round(
       self, selection: cohorts_lib.Selection
   ) -> tuple[tff.learning.templates.LearningProcessOutput, float]:
-    """Trains on the cohort and appends the row of the round.
+    """Trains on the cohort, and adds the metrics of the round to the history.
 
     Args:
       selection: Clients of the round, from `select`.

@@ -110,8 +110,8 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
 
   Amplification by subsampling evaluates the profile of the release without
   subsampling at this epsilon (arXiv:1807.01647, theorem 2). The result is
-  rounded down, but never below epsilon. As a profile does not increase, its
-  value is then rounded up.
+  rounded down, but never below epsilon. A profile does not increase in epsilon,
+  so its value at the result is an upper bound.
   """
   epsilons = np.asarray(epsilons, np.float64)
   with np.errstate(over='ignore', divide='ignore'):

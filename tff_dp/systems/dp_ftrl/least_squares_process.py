@@ -45,7 +45,7 @@ def build_least_squares(
   Samples beyond the bounds are scaled or clipped to them. Samples with a NaN or
   an infinity count as zero. The bounds are declared, never taken from the data.
   The model is `ModelWeights(trainable=[theta], non_trainable=[])`. It begins at
-  zero. Weights that you set last until the next round.
+  zero. The next round replaces weights that you have set.
 
   The moments do not depend on the model. So, unlike in FTRL, the sums here
   continue when a new tree of the plan begins. If they began anew, the model

@@ -22,11 +22,11 @@ def draw_and_discard(setting: offers.Setting) -> offers.Offer:
   The mean of k instances moves by 1/k of a step with every update. Each
   instance is a chain of updates back to the first model, and gets one of k
   updates. After R updates with noise std s, an instance has noise of variance R
-  s^2 / k. Averaging instances only removes the noise by which they differ. For
-  B reports a round, the ratio of this noise to the move of the mean is sqrt(k /
-  B) s. The mean of B reports would have s / sqrt(B) instead. Heuristic: this
-  holds for clients one after the other and steps that do not depend on the
-  model, up to terms that do not grow with R.
+  s^2 / k. Averaging instances only removes the noise by which they differ. With
+  B reports in a round, the standard deviation of this noise over the move of
+  the mean is sqrt(k / B) s. For the mean of B reports it would be s / sqrt(B).
+  Heuristic: this holds for clients one after the other and steps that do not
+  depend on the model, up to terms that do not grow with R.
   """
   reports = setting.num_passes
   # Gaussian noise composes to a Gaussian, of this sigma for each report.
