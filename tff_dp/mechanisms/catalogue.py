@@ -175,7 +175,9 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
   for field, value in dataclasses.asdict(made).items():
     if _tupled(value) != fields[field]:
       raise _checks.ArgumentError(
-          field, fields[field], f'{value} in a mechanism of these parameters'
+          field,
+          fields[field],
+          f'{value}, the value in a mechanism with these parameters',
       )
   return made
 

@@ -94,9 +94,9 @@ class LocalRandomizer(abc.ABC):
 class Gaussian(LocalRandomizer):
   """x clipped to L2 norm C, plus N(0, (noise_multiplier C)^2 I).
 
-  Never (epsilon, 0)-DP. Replace-one moves the clipped vector by up to 2 C, so
-  the profile is the one of a Gaussian mechanism with sigma = noise_multiplier /
-  2.
+  It has no epsilon at delta 0. Replace-one moves the clipped vector by up to
+  2 C, so the profile is the one of a Gaussian mechanism with sigma =
+  noise_multiplier / 2.
 
   Attributes:
     noise_multiplier: Standard deviation per coordinate, over the clip norm.
@@ -340,7 +340,7 @@ class RandomizedResponse(LocalRandomizer):
   def _check_size(self, num_params: int) -> None:
     if num_params != self.num_categories:
       raise _checks.ArgumentError(
-          'num_params', num_params, f'num_categories, {self.num_categories}'
+          'num_params', num_params, f'{self.num_categories}, the num_categories'
       )
 
 

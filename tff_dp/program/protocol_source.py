@@ -499,7 +499,7 @@ def cohorts_of(
       raise _checks.ArgumentError(
           f'clients.{name}',
           getattr(clients, name),
-          f'{value!r}, as in the plan',
+          f'{value!r}, the value in the plan',
       )
   return clients.cohorts()
 

@@ -303,7 +303,7 @@ class _Search:
     for index, found in enumerate(named):
       if found is not None and found.part is None:
         raise privacy_profiles.NotApplicableError(
-            'a formula for one event, which does not compose with others'
+            'the formula is for one event, and does not compose with others'
         )
       parts.append(self._part(index, name if found else 'none'))
     epsilon = parts_lib.epsilon(parts, self._delta)

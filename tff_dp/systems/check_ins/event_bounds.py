@@ -215,7 +215,7 @@ def _of_shuffled_check_in(
   def pair():
     if is_gaussian:
       raise privacy_profiles.NotApplicableError(
-          'Gaussian noise has no single (epsilon0, delta0)'
+          'it needs one (epsilon0, delta0), but Gaussian noise has a curve'
       )
     return dict(zip(('local_epsilon', 'local_delta'), report.split))
 

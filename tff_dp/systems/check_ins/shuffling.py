@@ -144,8 +144,8 @@ def clone_rule(
     _checks.integer_at_least(2, num_categories=num_categories)
     if probability is not None or local_delta:
       raise privacy_profiles.NotApplicableError(
-          'num_categories stands for randomized response, which has a'
-          ' clone_probability of its own and no local_delta'
+          'num_categories is for randomized response only, so clone_probability'
+          ' and local_delta must be left out'
       )
     # Scaled by exp(-e0), which does not overflow.
     total = 1 + (num_categories - 1) * weak
@@ -158,8 +158,8 @@ def clone_rule(
   _checks.in_closed(0.0, strong * (1 + 1e-12), clone_probability=probability)
   if local_delta and probability > weak * (1 + 1e-12):
     raise privacy_profiles.NotApplicableError(
-        f'clone_probability={probability:g} is above exp(-e0) = {weak:g}; more'
-        f' than that is proved for local_delta=0 only, not {local_delta:g}'
+        f'clone_probability={probability:g} is above exp(-e0) = {weak:g}; this'
+        f' is proved for local_delta=0 only, and local_delta is {local_delta:g}'
     )
   return CloneRule(float(probability), 1 - float(probability), 1.0)
 

@@ -48,7 +48,7 @@ class PrivateMetric:
 
   def __post_init__(self):
     if not isinstance(self.name, str) or not self.name.isidentifier():
-      raise _checks.ArgumentError('name', self.name, 'an identifier')
+      raise _checks.ArgumentError('name', self.name, 'a Python identifier')
     _checks.positive(upper_bound=self.upper_bound)
     _checks.in_open(0.0, 1.0, share=self.share)
 

@@ -151,7 +151,7 @@ def build_isrl_local_sgd(
   for name in ('private_metrics', 'allow_unprotected_metrics'):
     if value := getattr(options, name):
       raise _checks.ArgumentError(
-          name, value, 'none: local SGD releases models only'
+          name, value, 'no value, because local SGD releases only models'
       )
   terms = planning.one_phase_terms(
       silos,
