@@ -164,6 +164,8 @@ class ReportTest(parameterized.TestCase):
     page = _page('honaker')
     self.assertEqual(page.count('<svg '), 5)
     text = _text(page)
+    # Numbers at the axes are no TeX.
+    self.assertNotIn('mathdefault', page)
     for title in (
         'Epsilon by delta',
         'Accuracy over rounds',

@@ -106,12 +106,26 @@ class Parser(argparse.ArgumentParser):
         help='how two neighbouring data sets differ (default: zero_out)',
     )
 
-  def parse_known_args(self, args=None, namespace=None):
-    """See base class."""
-    self._words = list(args or ())
+  def prepare(self, words: Sequence[str]) -> None:
+    """Adds all flags of this parser and of the commands in the words."""
+    self._add_flags(words)
+    for action in self._actions:
+      if action.nargs == argparse.PARSER:
+        for place, word in enumerate(words):
+          if word in action.choices:
+            action.choices[word].prepare(words[place + 1 :])
+            break
+
+  def _add_flags(self, words: Sequence[str]) -> None:
+    """Calls `fill`, the first time, for a parser of these words."""
+    self._words = list(words)
     fill, self._fill = self._fill, None
     if fill is not None:
       fill(self)
+
+  def parse_known_args(self, args=None, namespace=None):
+    """See base class."""
+    self._add_flags(args or ())
     if args is not None and self._subparsers is None:
       self._check_flags(args)
     return super().parse_known_args(args, namespace)

@@ -69,6 +69,8 @@ _STATEMENT_FORMATS = ('markdown', 'json', 'html')
 
 def main(argv: Sequence[str] | None = None) -> int:
   """Runs one command and returns its exit code."""
+  if '_ARGCOMPLETE' in os.environ:
+    _complete()
   return errors.run(
       _command, sys.argv[1:] if argv is None else argv, stopped='interrupted'
   )
@@ -76,6 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
   """Returns the flags of a command, with the function `run` that runs it."""
+  return _parser().parse_args(_with_events(list(words)))
+
+
+def _parser() -> errors.Parser:
   parser = errors.Parser(
       prog='tff-dp',
       description='Differentially private federated learning: its accounting.',
@@ -89,7 +95,17 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     commands.add_parser(
         name, help=tool.summary, fill=functools.partial(_fill, tool)
     )
-  return parser.parse_args(_with_events(list(words)))
+  return parser
+
+
+def _complete() -> None:
+  """Tells the shell which words may come next, and exits."""
+  # Its hook in the shell has set the variables. Nobody else needs it.
+  import argcomplete  # pylint: disable=g-import-not-at-top
+
+  parser = _parser()
+  parser.prepare(os.environ.get('COMP_LINE', '').split()[1:])
+  argcomplete.autocomplete(parser)
 
 
 def add_account(parser: errors.Parser) -> None:

@@ -90,6 +90,7 @@ def draw_curve(
     )
     axes.legend(fontsize='small')
   axes.set_xscale('log')
+  _axes.log(axes.xaxis)
   axes.set_ylim(0, 1.15 * max(epsilons))
   axes.set_xlabel('delta (smaller is stricter)')
   axes.set_ylabel('epsilon (smaller is stricter)')
