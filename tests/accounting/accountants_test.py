@@ -464,7 +464,7 @@ class PlanCompositionTest(parameterized.TestCase):
     self.assertBetween(found, alone, alone + 0.1)
 
 
-class LossTest(absltest.TestCase):
+class LossTest(parameterized.TestCase):
 
   def test_nothing_released_is_nothing_lost(self):
     for event in (
@@ -475,6 +475,24 @@ class LossTest(absltest.TestCase):
       found = accountants.loss(event)
       self.assertEqual(found.epsilon(1e-9), 0.0)
       self.assertEqual(found.delta(0.0), 0.0)
+
+
+  @parameterized.parameters(
+      (_Times(_Poisson(0.1, _Gaussian(2.0)), 10),), (_Gaussian(2.0),)
+  )
+  def test_what_sums_of_probabilities_lose_is_charged(self, event):
+    # Some 1e-14 of the whole mass, wherever the losses end.
+    lost = accountants.loss(event)
+    self.assertGreaterEqual(lost.delta(500.0), 1e-14)
+    self.assertGreaterEqual(float(lost.profile()(np.array([500.0]))[0]), 1e-14)
+    self.assertEqual(lost.epsilon(0.9e-14), math.inf)
+    for delta in (0.9e-14, 1e-16):
+      self.assertEqual(
+          accountants.epsilon(event, delta=delta, method='pld'), math.inf
+      )
+    self.assertGreaterEqual(
+        accountants.delta(event, epsilon=500.0, method='pld'), 1e-14
+    )
 
 
 class BadArgumentsTest(parameterized.TestCase):

@@ -146,6 +146,16 @@ class BudgetTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'beyond the plan'):
       book.resume(41)
 
+  def test_no_more_rounds_are_resumed_than_the_budget_allows(self):
+    allowed = _book().rounds_left(0)
+    self.assertBetween(allowed, 1, 39)
+    book = _book()
+    book.resume(allowed)
+    self.assertEqual(book.rounds_left(allowed), 0)
+    for recorded in (allowed + 1, 40):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'would spend'):
+        _book().resume(recorded)
+
   def test_record_names_everything(self):
     self.assertEqual(
         _book().record(1),

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what parts cost together, against closed forms."""
 
+import dataclasses
+import fractions
 import math
 
 from absl.testing import absltest
@@ -13,6 +15,7 @@ from tests.accounting import made_parts
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.curves import privacy_profiles
 
 
 def _of_a_bit(p: float, q: float):
@@ -20,6 +23,19 @@ def _of_a_bit(p: float, q: float):
   return lambda epsilons: np.maximum(
       p - np.exp(epsilons) * q, 0.0
   ) + np.maximum((1 - p) - np.exp(epsilons) * (1 - q), 0.0)
+
+
+def _of_bits(p: float, q: float, count: int, epsilon: float) -> float:
+  """Returns delta of `count` bits that are 1 with chance p against chance q."""
+  return sum(
+      math.comb(count, k)
+      * max(
+          0.0,
+          p**k * (1 - p) ** (count - k)
+          - math.exp(epsilon) * q**k * (1 - q) ** (count - k),
+      )
+      for k in range(count + 1)
+  )
 
 
 class TogetherTest(parameterized.TestCase):
@@ -101,15 +117,7 @@ class TogetherTest(parameterized.TestCase):
         composition.Part(sides[0], reverse=sides[1]),
     ]
     exact = [
-        lambda epsilon, p=p, q=q: sum(
-            math.comb(count, k)
-            * max(
-                0.0,
-                p**k * (1 - p) ** (count - k)
-                - math.exp(epsilon) * q**k * (1 - q) ** (count - k),
-            )
-            for k in range(count + 1)
-        )
+        lambda epsilon, p=p, q=q: _of_bits(p, q, count, epsilon)
         for p, q in (chances, chances[::-1])
     ]
     # All answers are 1. The other direction ends at 3 ln(0.95 / 0.5) = 1.93.
@@ -127,6 +135,75 @@ class TogetherTest(parameterized.TestCase):
         ):
           self.assertBetween(found, true, 1.0)
       self.assertLess(loss.delta(5.0), 1.2 * max(side(5.0) for side in exact))
+
+  @parameterized.product(
+      chances=((0.5, 0.05), (0.05, 0.5)),
+      count=(1, 3),
+      delta=(0.1, 1e-3, 1e-13),
+  )
+  def test_epsilon_of_one_part_is_that_of_the_worse_direction(
+      self, chances, count, delta
+  ):
+    part = composition.Part(
+        _of_a_bit(*chances), count, _of_a_bit(*chances[::-1])
+    )
+    found = composition.epsilon([part], delta)
+    worst = lambda epsilon: max(
+        _of_bits(*pair, count, epsilon) for pair in (chances, chances[::-1])
+    )
+    self.assertLessEqual(worst(found), delta)
+    self.assertGreater(worst(found - 0.06), delta)
+
+  def test_basic_composition_counts_every_event_and_the_worse_direction(self):
+    # H_E of a bit is max(p - E q, 0) + ..., here solved for E.
+    losing = composition.Part(
+        _of_a_bit(0.05, 0.5), 2, reverse=_of_a_bit(0.5, 0.05)
+    )
+    pure = composition.Part(local_profiles.pure(1.0), 3)
+    delta = 1e-3
+    single = math.log((0.5 - delta / 5) / 0.05)
+    other = math.log(math.e - delta / 5 * (1 + math.e))
+    total = 2 * single + 3 * other
+    # pylint: disable-next=protected-access
+    found = composition._basic_epsilon([losing, pure], delta)
+    self.assertBetween(found, total, total * (1 + 1e-8))
+
+  def test_least_delta_is_of_all_events_and_the_worse_direction(self):
+    nothing = privacy_profiles.nothing
+    leaky = local_profiles.approximate(1.0, 1e-3)
+    for sides in ((nothing, leaky), (leaky, nothing)):
+      part = composition.Part(sides[0], 5, sides[1])
+      self.assertAlmostEqual(part.least_delta, 1 - 0.999**5, places=12)
+
+  @parameterized.parameters((1.0, 1), (0.7, 3), (1e-3, 10**6), (3.3, 7))
+  def test_gaussians_in_one_have_no_more_noise_than_exactly(self, sigma, count):
+    found = composition.one_gaussian(sigma, count)
+    squared = fractions.Fraction(found.sigma) ** 2 * count
+    exact = fractions.Fraction(sigma) ** 2
+    self.assertLess(squared, exact)
+    self.assertGreater(squared, exact * (1 - fractions.Fraction(1, 10**14)))
+    self.assertGreaterEqual(
+        float(found.profile(np.ones(1))[0]),
+        gaussian.exact_delta(sigma=sigma / math.sqrt(count), epsilon=1.0),
+    )
+
+  def test_errors_of_all_parts_add_up(self):
+    many = made_parts.gaussian(1.0, count=30)
+    few = composition.Part(local_profiles.pure(0.1))
+    alone = [composition.together([one]).error for one in (many, few)]
+    for parts in ((many, few), (few, many)):
+      self.assertAlmostEqual(
+          composition.together(parts).error / sum(alone), 1.0, delta=0.5
+      )
+      self.assertGreater(composition.together(parts).error, max(alone))
+    charged = composition.Loss(
+        composition.together([few], interval=1e-3).pld, 0.01
+    )
+    free = dataclasses.replace(charged, error=0.0)
+    epsilons = np.array([0.0, 0.05, 9.0])
+    np.testing.assert_allclose(
+        charged.profile()(epsilons), free.profile()(epsilons) + 0.01
+    )
 
   def test_errors_are_charged(self):
     loss = composition.together([made_parts.gaussian(1.0, count=30)])
@@ -173,6 +250,43 @@ class TogetherTest(parameterized.TestCase):
     )
     self.assertEqual(composition.epsilon([nothing], 1e-5), 0.0)
     self.assertEqual(composition.epsilon([nothing, nothing], 1e-5), 0.0)
+
+
+class LeastTest(absltest.TestCase):
+
+  def test_each_direction_by_itself(self):
+    epsilons = np.array([0.0, 0.3, 1.0, 2.0])
+    small, large = local_profiles.pure(0.5), local_profiles.pure(2.0)
+    both = composition.Part(small, 3)
+    apart = composition.Part(large, 3, large)
+    # The first part bounds both directions, the second bounds each.
+    for found in (
+        composition.least([both, apart]), composition.least([apart, both])
+    ):
+      self.assertEqual(found.count, 3)
+      np.testing.assert_array_equal(found.profile(epsilons), small(epsilons))
+      np.testing.assert_array_equal(found.reverse(epsilons), small(epsilons))
+    lopsided = composition.Part(small, 3, large)
+    found = composition.least([lopsided, composition.Part(large, 3)])
+    np.testing.assert_array_equal(found.profile(epsilons), small(epsilons))
+    np.testing.assert_array_equal(found.reverse(epsilons), large(epsilons))
+
+  def test_one_event_is_not_taken_for_all(self):
+    epsilons = np.array([0.0, 0.2, 0.8, 1.5, 2.5])
+    keep = 1 / (1 + math.exp(-1.0))
+    events = composition.Part(local_profiles.pure(1.0), 3)
+    lopsided = composition.Part(
+        _of_a_bit(0.05, 0.5), 3, _of_a_bit(0.5, 0.05)
+    )
+    for part, chances in (
+        (events, (keep, 1 - keep)), (lopsided, (0.5, 0.05))
+    ):
+      for whole in (privacy_profiles.everything, local_profiles.pure(9.0)):
+        found = composition.least([part, composition.Part(whole)])
+        self.assertEqual(found.count, 1)
+        for epsilon, delta in zip(epsilons, found.profile(epsilons)):
+          exact = _of_bits(*chances, 3, epsilon)
+          self.assertBetween(delta, exact, 1.1 * exact + 0.01)
 
 
 class ProfileOfTest(absltest.TestCase):

@@ -65,6 +65,26 @@ class LocalProfilesTest(parameterized.TestCase):
     found = float(local_profiles.laplace(e0)(np.array([epsilon]))[0])
     self.assertAlmostEqual(found, exact, delta=1e-9)
 
+  def test_bounded_losses_are_rounded_up(self):
+    for e0 in (0.3, 1.0, 2.7, 11.0):
+      epsilons = e0 * np.array([0.0, 0.1, 0.37, 0.5, 0.93])
+      with mpmath.workdps(60):
+        e, odds = [mpmath.mpf(x) for x in epsilons], mpmath.exp(e0)
+        gaps = [odds - mpmath.exp(x) for x in e]
+        # The leaky one has the delta0 of a quarter.
+        exact = {
+            'laplace': [1 - mpmath.exp((x - mpmath.mpf(e0)) / 2) for x in e],
+            'three': [gap / (odds + 2) for gap in gaps],
+            'leaky': [0.25 + 0.75 * gap / (odds + 1) for gap in gaps],
+        }
+      for profile, name in (
+          (local_profiles.laplace(e0), 'laplace'),
+          (local_profiles.randomized_response(e0, 3), 'three'),
+          (local_profiles.approximate(e0, 0.25), 'leaky'),
+      ):
+        for found, least in zip(profile(epsilons), exact[name]):
+          self.assertBetween(mpmath.mpf(found), least, least * (1 + 1e-14))
+
   @parameterized.product(split=(0.5, 0.9), epsilon=(0.0, 0.4, 1.5))
   def test_laplace_in_two_dimensions_is_no_worse(self, split, epsilon):
     e0 = 2.0

@@ -156,6 +156,25 @@ class ToPldTest(parameterized.TestCase):
         shy = laws.delta(one, other, found * (1 - 1e-6))
         self.assertGreater(shy, delta * (1 - 1e-6))
 
+  @parameterized.product(
+      is_swapped=(False, True), delta=(0.05, 1e-3, 1e-13, 1e-15)
+  )
+  def test_the_worse_direction_of_compositions_counts(self, is_swapped, delta):
+    # Three answers, each 1 with chance 1/2 for one client and 1/20 for another.
+    pair = np.array([[0.5, 0.5], [0.05, 0.95]])
+    if is_swapped:
+      pair = pair[::-1]
+    found = privacy_profiles.composed_epsilon(
+        _profile_of(*pair), delta, count=3, reverse=_profile_of(*pair[::-1])
+    )
+    one, other = laws.composed(*pair, 3)
+    spent = lambda epsilon: max(
+        laws.hockey_stick(one, other, epsilon),
+        laws.hockey_stick(other, one, epsilon),
+    )
+    self.assertLessEqual(spent(found), delta)
+    self.assertGreater(spent(found - 0.2), delta)
+
   def test_hull_repairs_a_profile_that_is_not_convex(self):
     # A step at 0.5 cannot be a hockey-stick curve; below it, total variation is
     # at most (E - 1 + 2 delta) / (E + 1).

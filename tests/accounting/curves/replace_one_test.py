@@ -80,6 +80,33 @@ class TwoHopsTest(parameterized.TestCase):
     for one_way in (part.profile, part.reverse):
       self.assertTrue((there >= one_way(_EPSILONS) * (1 - 1e-9)).all())
 
+  def test_the_way_back_counts(self):
+    one_way = local_profiles.gaussian(2.0)
+    for part in (
+        composition.Part(privacy_profiles.nothing, 1, one_way),
+        composition.Part(one_way, 1, privacy_profiles.nothing),
+    ):
+      found = replace_one.replace_one(part).profile(_EPSILONS)
+      self.assertTrue((found >= one_way(_EPSILONS)).all())
+
+  @parameterized.parameters(
+      # Each hop holds from some share of delta on, at some epsilon.
+      (0.6, 0.0, 0.6, 0.0),
+      (0.5, 2.0, 0.2, 0.0),
+      (0.02, 4.0, 0.02, 0.0),
+      (0.99, 0.0, 0.02, 0.0),
+  )
+  def test_no_delta_is_spent_twice(self, first, cost, second, rest):
+    delta = 1e-5
+    # Spent: first + exp(cost) second, as shares of delta.
+    self.assertGreater(first + math.exp(cost) * second, 1.0)
+    found = replace_one.epsilon_of(
+        lambda d: cost if d >= first * delta else math.inf,
+        lambda d: rest if d >= second * delta else math.inf,
+        delta,
+    )
+    self.assertEqual(found, math.inf)
+
   def test_nothing_hidden(self):
     part = replace_one.replace_one(composition.Part(np.ones_like))
     self.assertTrue(part.is_vacuous)

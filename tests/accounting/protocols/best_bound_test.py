@@ -347,6 +347,19 @@ class SoundnessTest(parameterized.TestCase):
         self.assertEqual(found.epsilon < math.inf, local in strong)
         self.assertEqual(bool(found.reason), local in weak)
 
+  def test_steps_are_composed_for_pure_reports_only(self):
+    for made in (
+        lambda local: _Fixed(local, 200, 0.3),
+        lambda local: _Sliding(local, 200),
+    ):
+      for local in (_Local(0.5), _Sphere(0.5), _Response(0.5, 5)):
+        found = _by_bound(made(local), bound='rci_numeric')['rci_numeric']
+        self.assertLess(found.epsilon, math.inf)
+      for local in (_Local(0.5, 1e-12), _LocalGaussian(5.0)):
+        found = _by_bound(made(local), bound='rci_numeric')['rci_numeric']
+        self.assertEqual(found.epsilon, math.inf)
+        self.assertIn('delta above 0', found.reason)
+
   @parameterized.parameters(
       (_Times(_CheckIn(_Local(2.0, 1e-5), _N, 0.1), 6800),),
       (_Fixed(_Local(2.0, 1e-4), 2000),),

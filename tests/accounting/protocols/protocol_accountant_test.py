@@ -239,6 +239,12 @@ class SmallDeltaTest(absltest.TestCase):
       self.assertAlmostEqual(found / whole.epsilon, 1.0, delta=0.03)
       self.assertLess(found, 0.1 * whole.epsilon_no_amplification)
 
+  def test_what_is_composed_again_counts_again(self):
+    # The same part, so that only its number of times tells them apart.
+    whole = _epsilon((_CHECK_IN, 300), delta=1e-14)
+    again = _epsilon(*[(_CHECK_IN, 100)] * 3, delta=1e-14)
+    self.assertAlmostEqual(again / whole, 1.0, delta=0.01)
+
   def test_what_dp_accounting_composes_is_lost_in_rounding(self):
     relation = _Relation.ADD_OR_REMOVE_ONE
     accountant = _Accountant(relation).compose(_POISSON, 10)

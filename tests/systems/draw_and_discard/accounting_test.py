@@ -11,6 +11,7 @@ import numpy as np
 import tff_dp
 
 from tff_dp.accounting import accountants
+from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.events import run_events
 from tff_dp.systems.draw_and_discard import accounting
 from tff_dp.systems.draw_and_discard import client_steps
@@ -111,6 +112,44 @@ class TotalTest(parameterized.TestCase):
     self.assertAlmostEqual(five.total_epsilon, expected, delta=0.01)
     self.assertLess(five.total_epsilon, 10.0)
 
+  def test_gaussian_at_another_delta_than_the_step_was_made_for(self):
+    # The step has just enough noise for epsilon 2 at delta 1e-6.
+    sigma = gaussian.sigma_for(epsilon=2.0, delta=1e-6)
+    for delta in (1e-9, 1e-4):
+      for participations in (1, 5):
+        exact = gaussian.exact_epsilon(
+            sigma=sigma / math.sqrt(participations), delta=delta
+        )
+        found = _guarantee(
+            _GAUSSIAN, participations=participations, delta=delta
+        )
+        self.assertAlmostEqual(found.total_epsilon / exact, 1.0, places=9)
+        self.assertEqual(found.total_delta, delta)
+        self.assertAlmostEqual(
+            found.model_epsilon,
+            gaussian.exact_epsilon(sigma=sigma, delta=delta),
+        )
+        self.assertEqual(
+            accounting.epsilon(
+                _GAUSSIAN,
+                num_params=33,
+                participations=participations,
+                delta=delta,
+            ),
+            found.total_epsilon,
+        )
+
+  @parameterized.parameters(
+      (_step(), None, 7 * 3.47), (_GAUSSIAN, 1e-6, None)
+  )
+  def test_by_default_every_participation_counts(self, step, delta, expected):
+    plan = _plan(step, max_participations=7)
+    found = accounting.guarantee(plan, delta=delta)
+    if expected is None:
+      sigma = gaussian.sigma_for(epsilon=2.0, delta=1e-6) / math.sqrt(7)
+      expected = gaussian.exact_epsilon(sigma=sigma, delta=1e-6)
+    self.assertAlmostEqual(found.total_epsilon, expected)
+
   def test_the_server_changes_nothing(self):
     totals = {
         _guarantee(
@@ -144,6 +183,13 @@ class VoidTest(parameterized.TestCase):
     step = _step(mechanism=None, epsilon=None)
     infinite = math.inf, 1.0
     self.assertEqual(_guarantee(step), (*infinite, *infinite, math.inf))
+    for participations, expected in ((0, 0.0), (1, math.inf), (2, math.inf)):
+      self.assertEqual(
+          accounting.epsilon(
+              step, num_params=33, participations=participations, delta=1e-6
+          ),
+          expected,
+      )
 
 
 class ArgumentsTest(parameterized.TestCase):

@@ -3,6 +3,7 @@
 """Tables of integer noise, and the plans that use them, by brute force."""
 
 import fractions
+import functools
 import math
 
 from absl.testing import absltest
@@ -85,22 +86,25 @@ class TableTest(parameterized.TestCase):
     # Nothing to count, nothing changes.
     self.assertEqual(integer_plans.counted(law, 1e-6, 0.0), 1.0)
 
-  @parameterized.parameters(*integer_plans.NOISES)
-  def test_epsilon_of_a_plan_is_that_of_its_draws(self, noise):
+  @parameterized.product(noise=integer_plans.NOISES, num_rounds=(1, 7))
+  def test_epsilon_of_a_plan_is_that_of_its_draws(self, noise, num_rounds):
+    run = dict(dimension=100, num_rounds=num_rounds)
     plan = integer_plans.calibrate(
         noise, epsilon=1.0, delta=1e-6, dimension=100, grid=16,
         records_per_silo=20, min_silos=10,
     )
     event = plan.dp_event(dimension=100)
-    found = plan.epsilon(1e-6, dimension=100)
-    self.assertGreater(found, integer_sums.epsilon(event, 1e-6))
-    missed = (1 + math.exp(found)) * plan.distance(dimension=100)
-    self.assertAlmostEqual(
-        found, integer_sums.epsilon(event, 1e-6 - missed), places=9
+    exact = functools.partial(
+        integer_sums.epsilon, event, num_rounds=num_rounds
     )
+    found = plan.epsilon(1e-6, **run)
+    self.assertGreater(found, exact(1e-6))
+    # One draw for each coordinate of each share in each sum.
+    tiny = 10 * 100 * num_rounds * integer_noise.distance(plan.share_law)
+    missed = (1 + math.exp(found)) * tiny
+    self.assertAlmostEqual(found, exact(1e-6 - missed), places=9)
     # Where the tables miss as much as delta, nothing is claimed.
-    tiny = plan.distance(dimension=100)
-    self.assertEqual(plan.epsilon(tiny, dimension=100), math.inf)
+    self.assertEqual(plan.epsilon(tiny * (1 - 1e-9), **run), math.inf)
 
   def test_all_weights_are_positive_at_the_ends(self):
     for law in (integer_noise.skellam(12.5), integer_noise.binomial(900, 0.5)):
@@ -173,6 +177,21 @@ class PlanTest(parameterized.TestCase):
     alone = plan.silo_epsilon(delta, dimension=1)
     self.assertGreater(alone, 1.5)
     self.assertLessEqual(attained(1, alone), delta * (1 + 1e-9))
+    # The same record in two sums.
+    here, there = np.pad(share, 3), np.roll(np.pad(share, 3), 3)
+    twice = plan.silo_epsilon(delta, dimension=1, num_rounds=2)
+    shown = np.outer(here, here) - math.exp(twice) * np.outer(there, there)
+    self.assertLessEqual(np.maximum(shown, 0).sum(), delta * (1 + 1e-9))
+
+  @parameterized.parameters((3, 0.1), (7, 1.1), (49, 1e5 / 3), (5, 0.7))
+  def test_no_more_variance_is_claimed_than_silos_add(self, silos, variance):
+    plan = integer_plans.SkellamPlan(
+        grid=8, records_per_silo=1, min_silos=silos, variance=variance
+    )
+    claimed = fractions.Fraction(plan.dp_event(dimension=1).variance)
+    added = silos * fractions.Fraction(variance)
+    self.assertLessEqual(claimed, added)
+    self.assertGreater(claimed, added * (1 - fractions.Fraction(1, 10**14)))
 
   @parameterized.parameters(*integer_plans.NOISES)
   def test_messages_and_sums_fit_their_range(self, noise):

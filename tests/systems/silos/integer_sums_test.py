@@ -6,6 +6,7 @@ import dataclasses
 import fractions
 import itertools
 import math
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -241,6 +242,65 @@ class BinomialSumTest(parameterized.TestCase):
   def test_a_grid_too_fine_for_vectors(self):
     with self.assertRaisesRegex(_checks.ArgumentError, 'grid=257'):
       integer_sums.epsilon(_Binomial(257, 100, 100, 2), 1e-6)
+
+
+class RoundsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (_Binomial(2, 15, 4, 2), stats.binom(60, 0.5).pmf(np.arange(61))),
+      (
+          record_events.SkellamSumDpEvent(2, 14.0, 2),
+          stats.skellam(7.0, 7.0).pmf(np.arange(-40, 41)),
+      ),
+      (
+          # Shares this wide add up like normal numbers.
+          record_events.DiscreteGaussianSumDpEvent(2, 1.6, 5, 2),
+          np.exp(-np.arange(-40, 41) ** 2 / (2 * 5 * 1.6**2)) / (
+              1.6 * math.sqrt(10 * math.pi)
+          ),
+      ),
+  )
+  def test_vectors_in_several_sums_cost_what_they_show(self, event, law):
+    # Both coordinates move by 2 in each of three sums. Losses are rounded down.
+    delta, step, moves = 1e-3, 1e-3, 6
+    here, there = law[2:], law[:-2]
+    losses = np.floor(np.log(here / there) / step).astype(int)
+    base = np.bincount(losses - losses.min(), here)
+    total = np.ones(1)
+    for _ in range(moves):
+      total = np.convolve(total, base)
+    values = (moves * losses.min() + np.arange(len(total))) * step
+    never = 1 - (1 - law[:2].sum()) ** moves
+    attained = lambda epsilon: never + float(
+        total @ -np.expm1(np.minimum(epsilon - values, 0.0))
+    )
+    found = integer_sums.epsilon(event, delta, num_rounds=3)
+    self.assertLessEqual(attained(found), delta)
+    # They move by up to 2 + sqrt(2), not by 2 sqrt(2).
+    self.assertGreater(attained(0.55 * found), delta)
+    part = integer_sums.part(event, 3)
+    self.assertEqual(part.count, 1)
+    for epsilon in (0.5, 1.0, found):
+      self.assertGreaterEqual(
+          float(part.profile(np.array([epsilon]))[0]), attained(epsilon)
+      )
+
+  def test_what_leaves_the_window_is_charged_in_every_sum(self):
+    event = _Binomial(2, 15, 4, 2)
+    orders = np.array([2.0, 5.0])
+    known = np.array([0.1, 0.3]), orders, 1e-4
+    with mock.patch.object(
+        integer_sums, 'renyi_divergences', return_value=known
+    ):
+      for spent in (1e-4, 2.9e-4):
+        self.assertEqual(
+            integer_sums.epsilon(event, spent, num_rounds=3), math.inf
+        )
+      self.assertLess(
+          integer_sums.epsilon(event, 3.1e-4, num_rounds=3), math.inf
+      )
+      rest = integer_sums.part(event, 3).profile(np.array([500.0]))
+    self.assertBetween(float(rest[0]), 3e-4, 3.0001e-4)
 
 
 class AlternativesTest(parameterized.TestCase):

@@ -272,6 +272,31 @@ class CostTest(parameterized.TestCase):
     # Up to the grid of losses.
     self.assertBetween(together, 0.99 * max(each), 1.05 * max(each))
 
+  def test_delta_of_disjoint_parts_is_that_of_the_worst(self):
+    some = record_events.PoissonRecordDpEvent(0.8, 0.01)
+    parts = (_Self(some, 2), record_events.GaussianRecordDpEvent(6.0))
+    worst = set()
+    for order in (parts, parts[::-1]):
+      event = record_events.DisjointRecordsDpEvent(order)
+      for epsilon in (0.1, 1.0, 3.0, 5.0):
+        each = [_delta(part, epsilon) for part in parts]
+        worst.add(int(np.argmax(each)))
+        self.assertEqual(_delta(event, epsilon), max(each))
+    self.assertEqual(worst, {0, 1})
+
+  def test_a_record_may_be_in_any_part_of_each_disjoint_event(self):
+    # The dear part comes first in one event and last in the other.
+    dear, cheap = (record_events.GaussianRecordDpEvent(m) for m in (2.0, 50.0))
+    event = _Composed([
+        record_events.DisjointRecordsDpEvent((dear, cheap)),
+        record_events.DisjointRecordsDpEvent((cheap, dear)),
+    ])
+    sigma = 2.0 / 2 / math.sqrt(2)
+    exact = gaussian.exact_epsilon(sigma=sigma, delta=_DELTA)
+    self.assertBetween(_epsilon(event), exact * (1 - 1e-12), 1.001 * exact)
+    spent = _delta(event, exact)
+    self.assertBetween(spent, _DELTA * (1 - 1e-9), 1.001 * _DELTA)
+
   def test_twice_disjoint_parts_covers_all_ways_to_meet_them(self):
     some = record_events.PoissonRecordDpEvent(0.8, 0.01)
     parts = (_Self(some, 2), record_events.GaussianRecordDpEvent(6.0))

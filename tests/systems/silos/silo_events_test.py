@@ -204,6 +204,32 @@ class PersonTest(parameterized.TestCase):
     self.assertLess(found[1], 2.02 * _spent(sent, delta))
     self.assertLess(found[1], _gaussian_epsilon(*[2.0] * 20))
 
+  def test_the_worst_messages_of_a_person_count(self):
+    sent = {
+        _block(index, noise): 1 for index, noise in enumerate((8.0, 2.0, 9.0))
+    }
+    for some in (sent, dict(reversed(sent.items()))):
+      self.assertAlmostEqual(
+          self._person(some, 5), _gaussian_epsilon(2.0 / 5), places=6
+      )
+
+  @parameterized.product(sigma=(0.7, 2.0, 6.0), k=(2, 5))
+  def test_steps_from_record_to_record_cover_all_at_once(self, sigma, k):
+    # k records move a Gaussian release k times as far as one.
+    for epsilon in (0.05, 0.5, 1.5):
+      delta = gaussian.exact_delta(sigma=sigma, epsilon=epsilon)
+      total, spent = silo_guarantee.group(epsilon, delta, k)
+      self.assertEqual(total, k * epsilon)
+      self.assertGreaterEqual(
+          spent, gaussian.exact_delta(sigma=sigma / k, epsilon=total)
+      )
+    for delta in (1e-2, 1e-6):
+      found = silo_guarantee.group_epsilon(
+          lambda at: gaussian.exact_epsilon(sigma=sigma, delta=at), delta, k
+      )
+      exact = gaussian.exact_epsilon(sigma=sigma / k, delta=delta)
+      self.assertBetween(found, exact, 3 * exact + 0.5)
+
   def test_without_a_bound_or_a_record(self):
     self.assertEqual(silo_guarantee.group(math.inf, 0.1, 2), (math.inf, 1.0))
     self.assertEqual(silo_guarantee.group(1.0, 0.1, 0), (0.0, 0.0))
