@@ -59,7 +59,7 @@ def check(folder: pathlib.Path) -> None:
   }
   if not found <= FILES:
     odd = sorted(found - FILES)[0]
-    raise operations.NotAllowedError(f'{odd} is no file of our SavedModels')
+    raise operations.NotAllowedError(f'{odd} is not a file that tff_dp writes')
   if _MODEL not in found:
     raise operations.NotAllowedError(f'{_MODEL} is missing')
   if _FINGERPRINT in found:

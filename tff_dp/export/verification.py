@@ -262,7 +262,7 @@ def _check_guarantee(root: pathlib.Path, manifest) -> str:
         plan, anew, described.num_rounds, is_amplified=is_amplified
     )
     if not statement.points[point][name] >= least - _CHANCE_TOLERANCE:
-      raise Wrong(f'{point}.{name} is below {least:.6g}, recomputed')
+      raise Wrong(f'{point}.{name} is below {least:.6g}, which the plan gives')
   return (
       f'epsilon {stated["epsilon"]} at delta {stated["delta"]:g}, recomputed'
       ' from the events'

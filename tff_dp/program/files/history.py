@@ -95,7 +95,7 @@ class History(Sequence):
     }
 
   def restore(self, saved: Mapping[str, int]) -> None:
-    """Resumes after the rows of a checkpoint. Cuts off further rows.
+    """Keeps the rows of a checkpoint, and cuts later rows off the file.
 
     Args:
       saved: Result of `save`, or `EMPTY`.

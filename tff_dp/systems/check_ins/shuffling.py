@@ -113,13 +113,15 @@ def round_profile(
 
 
 class CloneRule:
-  """How the reports relate to the two types of the target's report.
+  """Probabilities that the reports have one of the two types.
+
+  The module docstring defines types and clones.
 
   Attributes:
-    clone: Probability that another report is a fair coin between the types.
-    revealed: Probability that another report may be anything, so that it is
-      treated as known to the adversary.
-    relevant: Probability that the target's report is of either type.
+    clone: Probability that another client's report is a clone.
+    revealed: Probability that another client's report may be anything. Such a
+      report is treated as known to the adversary.
+    relevant: Probability that the target's report has one of the two types.
   """
 
   def __init__(self, clone: float, revealed: float, relevant: float):
@@ -349,10 +351,11 @@ class Cells(NamedTuple):
 def shuffled(
     epsilons: np.ndarray, *, local_epsilon: float, num_clones: np.ndarray
 ) -> np.ndarray:
-  """Returns the hockey-stick divergence H_E for a target that is in.
+  """Returns the hockey-stick divergence H_E if the target's coin gives 'in'.
 
-  Shape [epsilons, num_clones]. Exact for each number of clones, and rounded up.
-  `privacy_profiles` defines H_E.
+  The module docstring defines 'in', and `privacy_profiles` defines H_E. The
+  result has the shape [epsilons, num_clones]. It is exact for each number of
+  clones, and rounded up.
 
   Args:
     epsilons: Values ln(E) >= 0, shape [epsilons].
