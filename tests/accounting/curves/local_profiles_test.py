@@ -84,6 +84,8 @@ class LocalProfilesTest(parameterized.TestCase):
       ):
         for found, least in zip(profile(epsilons), exact[name]):
           self.assertBetween(mpmath.mpf(found), least, least * (1 + 1e-14))
+      # Delta0 itself is kept, so that (e0, delta0) is what holds.
+      self.assertEqual(local_profiles.approximate(e0, 0.25)(np.array(e0)), 0.25)
 
   @parameterized.product(split=(0.5, 0.9), epsilon=(0.0, 0.4, 1.5))
   def test_laplace_in_two_dimensions_is_no_worse(self, split, epsilon):

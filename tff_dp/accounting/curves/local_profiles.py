@@ -141,8 +141,10 @@ def approximate(
     epsilons = np.asarray(epsilons, np.float64)
     # (exp(e0) - E) / (1 + exp(e0)), written without a power above 1.
     gap = 0.0 - np.expm1(np.minimum(epsilons - e0, 0.0)) / (1 + math.exp(-e0))
-    deltas = d0 + (1 - d0) * gap * (1 + 8 * _ROUNDING)
-    return np.minimum(deltas, 1.0)
+    excess = (1 - d0) * gap * (1 + 8 * _ROUNDING)
+    # The sum is rounded to its own last place, which may be more than that.
+    excess = excess + np.where(gap > 0, d0 * _ROUNDING, 0.0)
+    return np.minimum(d0 + excess, 1.0)
 
   return profile
 
