@@ -22,7 +22,7 @@ pytest_flags := -n 2 --dist loadfile --no-loadscope-reorder \
 .PHONY: help environment environment-current environment-colab \
     environment-flower environment-nvflare environment-cluster environment-docs \
     train test test-fast test-current test-oracle test-colab test-flower \
-    test-nvflare test-cluster test-site benchmark benchmark-round docs lock
+    test-nvflare test-cluster test-site test-wheel benchmark benchmark-round docs lock
 
 help: ## Say what there is to make.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-24s %s\n", $$1, $$2}' \
@@ -91,6 +91,9 @@ test-cluster: environment-cluster ## Test the contexts on real Ray and Dask.
 
 test-site: docs ## Build the site, and look at every page in Chromium.
 	@SITE=build/docs $(python) -m pytest tests/site_test.py
+
+test-wheel: environment ## Install the wheel into an empty environment, and do what README shows.
+	@WHEEL=build/wheel $(python) -m pytest tests/wheel_test.py
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)

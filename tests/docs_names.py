@@ -108,6 +108,13 @@ def of(page: str) -> dict[str, Any]:
   return names | own.get(page, {})
 
 
+def write_files() -> None:
+  """Writes the data files of the reader, into the working directory."""
+  lines = [f'person {i % 9},{i % 5},{i % 3},{i % 2}\n' for i in range(30)]
+  with open('people.csv', 'w') as file:
+    file.writelines(['person,age,visits,bought\n', *lines])
+
+
 def few_rounds():
   """Returns a context in which the training program stops after two rounds."""
   return mock.patch.object(

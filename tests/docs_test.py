@@ -42,6 +42,7 @@ class DocsTest(parameterized.TestCase):
     self.addCleanup(os.chdir, os.getcwd())
     os.chdir(self.create_tempdir())
     execution.set_default_context()
+    docs_names.write_files()
 
   @parameterized.named_parameters(
       (name, name) for name, page in _PAGES.items() if list(page.examples())

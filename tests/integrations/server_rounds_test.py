@@ -740,10 +740,14 @@ class ServerRoundsTest(parameterized.TestCase):
     self.assertIn('adds them up without noise', stated.points['setting']['adversary'])
     self.assertEqual(stated.epsilon, _plan().epsilon(delta=1e-5, num_rounds=1))
     self.assertEmpty(stated.warnings)
+    report = self._folder / 'run/release/report.html'
+    self.assertIn('clips every update again', report.read_text())
     key = np.load(self._folder / 'run/secret/checkpoint.npz')['header']
     key = json.loads(key.tobytes())['key']
     for path in (self._folder / 'run' / 'release').iterdir():
       self.assertNotIn(key.encode(), path.read_bytes())
+    rounds.finish([])
+    self.assertFalse(report.exists(), 'it is about one round less')
 
   def test_statement_says_what_the_caller_declared(self):
     told = declarations.Declarations(

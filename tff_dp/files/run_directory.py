@@ -33,6 +33,8 @@ import uuid
 from tff_dp import _checks
 from tff_dp.files import regular
 
+# The statement as a page, in the folder of what is released.
+REPORT = 'report.html'
 _SCHEMA = 1
 _SUFFIX = '.tff_dp_tmp'
 _TEMPORARY = re.compile(r'.*(\.tff_dp_tmp|_temp\d{4})$')

@@ -284,7 +284,19 @@ class ServerRounds:
     return self.model
 
   def statement(self) -> statement_lib.PrivacyStatement:
-    """Writes and returns the statement of the rounds that have begun."""
+    """Returns the statement of the rounds that have begun.
+
+    Also writes it to `release/`, with `report.html`.
+    """
+    stated = self._write_statement()
+    run_directory.write_atomically(
+        self._directory.release / run_directory.REPORT, stated.to_html()
+    )
+    return stated
+
+  def _write_statement(self) -> statement_lib.PrivacyStatement:
+    """Writes the statement, and removes a report about fewer rounds."""
+    (self._directory.release / run_directory.REPORT).unlink(missing_ok=True)
     begun = self._record.rounds_begun
     stated = self.plan.statement_about(
         builder.Occasion(
@@ -403,7 +415,7 @@ class ServerRounds:
     run_directory.write_atomically(
         self._directory.release / 'model.npz', content.getvalue()
     )
-    self.statement()
+    self._write_statement()
 
   def _save(self) -> None:
     """Saves key, noise, model and cohorts on the disk."""

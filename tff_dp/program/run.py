@@ -583,7 +583,7 @@ class Run:
 
     It removes report and picture, which would be about fewer rounds.
     """
-    for name in (documents.REPORT, documents.CURVES):
+    for name in (run_directory.REPORT, documents.CURVES):
       (self.directory.release / name).unlink(missing_ok=True)
     # A round that has begun counts, even if its process was killed.
     rounds = max(self.rounds_done, self.record.rounds_begun)

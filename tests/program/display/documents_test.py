@@ -11,6 +11,7 @@ import tempfile
 from absl.testing import absltest
 
 from tests.program import toy
+from tff_dp.files import run_directory
 from tff_dp.program.display import documents
 from tff_dp.statement import declarations
 
@@ -58,7 +59,7 @@ class DocumentsTest(absltest.TestCase):
     super().setUp()
     self.parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
     self.root = self.parent / 'run'
-    self.report = self.root / 'release' / documents.REPORT
+    self.report = self.root / 'release' / run_directory.REPORT
     self.curves = self.root / 'release' / documents.CURVES
 
   def test_report_of_a_run(self):
@@ -86,9 +87,9 @@ class DocumentsTest(absltest.TestCase):
     copied = self.parent / 'copied'
     shutil.copytree(self.root / 'release', copied)
     shutil.rmtree(self.root)
-    (copied / documents.REPORT).unlink()
+    (copied / run_directory.REPORT).unlink()
     documents.write(copied, evaluated=_EVALUATED)
-    self.assertEqual((copied / documents.REPORT).read_text(), page)
+    self.assertEqual((copied / run_directory.REPORT).read_text(), page)
 
   def test_nothing_secret_is_in_it(self):
     _run(self.root)

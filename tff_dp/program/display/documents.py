@@ -18,7 +18,6 @@ from tff_dp.statement import charts
 from tff_dp.statement import report
 from tff_dp.statement import statement as statement_lib
 
-REPORT = 'report.html'
 CURVES = 'curves.png'
 _SIGNAL = '/snr'
 # A chart of more points looks the same.
@@ -43,7 +42,7 @@ def write(release: os.PathLike, *, evaluated: Iterable[str]) -> report.Course:
   course = read_course(release, evaluated=evaluated)
   plots.write_curves(release / CURVES, statement, course)
   run_directory.write_atomically(
-      release / REPORT, report.page(statement, course)
+      release / run_directory.REPORT, report.page(statement, course)
   )
   return course
 
