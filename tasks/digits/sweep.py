@@ -200,6 +200,18 @@ def run(
   ]
 
 
+# Labels of the plot.
+_IN_WORDS = {
+    'independent': 'independent noise',
+    'tree': 'noise of a tree',
+    'honaker': "a tree, Honaker's estimate",
+    'banded': 'banded noise',
+    'blt': 'BLT noise',
+    'allocation': 'random allocation',
+    'cyclic': 'cyclic allocation',
+}
+
+
 def table(cells: Sequence[Cell]) -> str:
   """Returns a Markdown table: a line for each row, a column per epsilon."""
   epsilons = sorted({c.epsilon for c in cells if math.isfinite(c.epsilon)})
@@ -226,29 +238,39 @@ def plot(cells: Sequence[Cell], path: pathlib.Path) -> None:
 
   figure = figure_lib.Figure(figsize=(6.4, 4.2), layout='constrained')
   axes = figure.subplots()
-  for row in dict.fromkeys(cell.row for cell in cells):
-    of_row = sorted(
-        (cell for cell in cells if cell.row == row), key=lambda c: c.epsilon
-    )
-    if of_row[0].epsilon == math.inf:
+  private = [cell for cell in cells if math.isfinite(cell.epsilon)]
+  for cell in cells:
+    if cell not in private:
       axes.axhline(
-          of_row[0].mean, color='black', linestyle='--', linewidth=1,
+          cell.mean, color='black', linestyle='--', linewidth=1,
           label='no privacy',
       )
-      continue
+  rows = list(dict.fromkeys(cell.row for cell in private))
+  # The best first, as in the picture.
+  rows.sort(
+      key=lambda row: -max(cell.mean for cell in private if cell.row == row)
+  )
+  for index, row in enumerate(rows):
+    of_row = sorted(
+        (cell for cell in private if cell.row == row), key=lambda c: c.epsilon
+    )
+    # A little beside each other, so that no bar hides another.
+    aside = 1.02 ** (index - (len(rows) - 1) / 2)
     axes.errorbar(
-        [cell.epsilon for cell in of_row],
+        [cell.epsilon * aside for cell in of_row],
         [cell.mean for cell in of_row],
         yerr=[cell.deviation for cell in of_row],
-        marker='o', markersize=4, capsize=3, label=row,
+        marker='os^Dv'[index % 5], markersize=4, capsize=3,
+        label=_IN_WORDS.get(row, row),
     )
   axes.set_xscale('log', base=2)
-  ticks = sorted({c.epsilon for c in cells if math.isfinite(c.epsilon)})
+  ticks = sorted({cell.epsilon for cell in private})
   axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
+  axes.set_title('Handwritten digits: accuracy by epsilon and kind of noise')
   axes.set_xlabel(f'epsilon of one client, delta {digits.Settings().delta:g}')
   axes.set_ylabel('held-out accuracy')
   axes.grid(alpha=0.3)
-  axes.legend()
+  axes.legend(loc='lower right')
   figure.savefig(path, dpi=120)
 
 
