@@ -170,7 +170,7 @@ def compared(
     found: Name of a problem -> its cells, as `silo_cells.Cell.to_json`.
     error: Its name.
   """
-  lines, curves, ahead, behind = [], [], [], []
+  lines, curves, ahead, behind, useless, ties = [], [], [], [], [], []
   for problem, cells in found.items():
     groups = {}
     for cell in cells:
@@ -201,13 +201,25 @@ def compared(
           first = dict(zip(epsilons, means))
         else:
           for epsilon, mean in zip(epsilons, means):
+            at = f'{prefix}epsilon {epsilon:g}'
             side = ahead if first[epsilon] < mean else behind
-            side.append(f'{prefix}epsilon {epsilon:g}')
+            side.append(at)
+            is_relative = error == silo_algorithms.RELATIVE_RMSE
+            if is_relative and min(first[epsilon], mean) >= 1:
+              useless.append(at)
+    plain = [groups.get((name, math.inf)) for name in ('mb_sgd', 'local_sgd')]
+    if all(plain):
+      apart = abs(statistics.fmean(plain[0]) - statistics.fmean(plain[1]))
+      ties.append(f'{prefix}{apart:.2g}')
   if not behind:
     verdict, tail = rows.HOLDS, 'It is, at every epsilon.'
   else:
     verdict = rows.IN_PART if ahead else rows.FAILS
     tail = f'It is not at {"; ".join(behind)}.'
+  if useless:
+    tail += f' Both are no better than the mean label at {"; ".join(useless)}.'
+  if ties:
+    tail += f' Without noise the two are apart by {"; ".join(ties)}.'
   return rows.Result(
       lines=lines,
       verdict=verdict,

@@ -30,6 +30,8 @@ from tff_dp.systems.silos import silo_sampling
 
 NOISY_MB_SGD = 'noisy_mb_sgd'
 ISRL_LOCAL_SGD = 'isrl_local_sgd'
+# Name of an error that is 1 for who predicts the mean label.
+RELATIVE_RMSE = 'relative RMSE'
 # Beyond what any record of these tasks has, so that nothing is clipped.
 _NO_CLIP = 1e6
 EQUAL, BY_RECORDS = 'equal', 'records'
@@ -78,7 +80,7 @@ class Problem:
   @property
   def error_name(self) -> str:
     if self.loss == silo_models.SQUARED:
-      return 'relative RMSE'
+      return RELATIVE_RMSE
     return 'test error'
 
 

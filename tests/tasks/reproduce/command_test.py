@@ -288,10 +288,22 @@ class IsrlTest(parameterized.TestCase):
     )
     self.assertEqual(found.verdict, rows.IN_PART)
     self.assertIn('It is not at a, epsilon 2.', found.why)
+    self.assertNotIn('mean label', found.why)
+    self.assertNotIn('Without noise', found.why)
     found = isrl.compared(
         {'': self._cells(behind=(1.0, 2.0, 3.0))}, error='error'
     )
     self.assertEqual(found.verdict, rows.FAILS)
+
+  def test_says_where_both_are_useless_and_how_far_apart_without_noise(self):
+    cells = self._cells()
+    for cell in cells:
+      if cell['epsilon'] == 2.0:
+        cell['test_error'] += 0.7
+    cells.append({'algorithm': 'local_sgd', 'epsilon': 'inf', 'test_error': 0.2})
+    found = isrl.compared({'': cells}, error='relative RMSE')
+    self.assertIn('no better than the mean label at epsilon 2.', found.why)
+    self.assertIn('Without noise the two are apart by 0.1.', found.why)
 
   @parameterized.parameters('isrl_fig_4', 'isrl_fig_5', 'isrl_fig_6')
   def test_settings_of_the_paper(self, name):
