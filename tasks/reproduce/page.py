@@ -13,6 +13,8 @@ from tasks.reproduce import table
 
 _FOLDER = pathlib.Path(__file__).resolve().parent
 PATH = _FOLDER.parents[1] / 'docs' / 'reproductions.md'
+# Values of x that are all named on a logarithmic axis.
+_MOST_TICKS = 8
 _HEAD = """# The papers' experiments, beside ours
 
 `python -m tasks reproduce --write-page` writes this page from the results in
@@ -153,6 +155,10 @@ def draw(result: rows.Result, path: pathlib.Path) -> None:
     ends = [x for curve in of_panel for x in curve.x]
     if min(ends) > 0 and max(ends) > 20 * min(ends):
       axes.set_xscale('log')
+      places = sorted(set(ends))
+      if len(places) <= _MOST_TICKS:
+        axes.set_xticks(places, [f'{x:g}' for x in places])
+        axes.set_xticks([], minor=True)
     axes.grid(alpha=0.3)
     axes.legend(fontsize='small')
   figure.savefig(path, dpi=120)

@@ -289,11 +289,28 @@ class IsrlTest(parameterized.TestCase):
     self.assertEqual(found.verdict, rows.IN_PART)
     self.assertIn('It is not at a, epsilon 2.', found.why)
     self.assertNotIn('mean label', found.why)
+    self.assertNotIn('less than the spread', found.why)
     self.assertNotIn('Without noise', found.why)
     found = isrl.compared(
         {'': self._cells(behind=(1.0, 2.0, 3.0))}, error='error'
     )
     self.assertEqual(found.verdict, rows.FAILS)
+
+  def test_less_than_the_spread_is_no_proof(self):
+    cells = self._cells()
+    for cell in cells:
+      if cell['epsilon'] == 2.0 and cell['algorithm'] == 'noisy_mb_sgd':
+        cell['test_error'] += 0.09
+    # Still ahead by 0.01: more than the spread of 0.007.
+    self.assertEqual(
+        isrl.compared({'': cells}, error='error').verdict, rows.HOLDS
+    )
+    for cell in cells:
+      if cell['epsilon'] == 2.0 and cell['algorithm'] == 'noisy_mb_sgd':
+        cell['test_error'] += 0.005
+    found = isrl.compared({'': cells}, error='error')
+    self.assertEqual(found.verdict, rows.IN_PART)
+    self.assertIn('by less than the spread at epsilon 2.', found.why)
 
   def test_says_where_both_are_useless_and_how_far_apart_without_noise(self):
     cells = self._cells()
