@@ -1,7 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Verification looks for keys in every graph, and for coins where none are."""
+"""Verification looks for keys in every graph, coins where none are, warnings."""
 
+import json
+import pathlib
+import shutil
 from unittest import mock
 
 from absl.testing import absltest
@@ -10,14 +13,19 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.attacks import bundles
 from tests.statement import occasions
 from tff_dp import _checks
 from tff_dp import systems
 from tff_dp.aggregators import release_marks
+from tff_dp.export import bundle
 from tff_dp.export import keys
 from tff_dp.export import verification
+from tff_dp.files import run_directory
+from tff_dp.plans import events
 from tff_dp.program import certification
 from tff_dp.program.files import process_files
+from tff_dp.statement import statement
 
 
 class KeysTest(absltest.TestCase):
@@ -58,6 +66,31 @@ class CoinsTest(parameterized.TestCase):
         _checks.PrivacyRefusedError, 'has a mark that no'
     ):
       verification._check_marks(marked, plan)
+
+
+class WarningsTest(absltest.TestCase):
+
+  def test_no_warning_of_the_plan_is_left_out(self):
+    root = pathlib.Path(self.create_tempdir().full_path, 'bundle')
+    shutil.copytree(bundles.kept(), root)
+    manifest = json.loads((root / bundle.MANIFEST).read_text())
+    described = events.read(root / bundle.EVENTS)
+    of_plan = ['WEAK: one', 'WEAK: another']
+    content = json.loads((root / bundle.STATEMENT).read_text())
+    bundles.change_json(root / bundle.EVENTS, warnings=of_plan)
+    with mock.patch.object(
+        type(described.plan), '_warnings', return_value=of_plan
+    ):
+      for stated in ([], of_plan[:1], of_plan[1:], of_plan, of_plan + ['more']):
+        content['warnings'] = stated
+        run_directory.write_json(root / bundle.STATEMENT, content)
+        found = statement.PrivacyStatement.from_json(content)
+        (root / bundle.STATEMENT_PAGE).write_text(found.to_markdown())
+        if set(stated) >= set(of_plan):
+          verification._check_guarantee(root, manifest)
+        else:
+          with self.assertRaisesRegex(verification.Wrong, 'leaves out'):
+            verification._check_guarantee(root, manifest)
 
 
 if __name__ == '__main__':
