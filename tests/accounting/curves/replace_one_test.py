@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for replace-one by way of zero."""
 
+import fractions
 import math
 
 from absl.testing import absltest
@@ -106,6 +107,24 @@ class TwoHopsTest(parameterized.TestCase):
         delta,
     )
     self.assertEqual(found, math.inf)
+
+  def test_rounded_parts_of_delta_do_not_exceed_it(self):
+    # Both hops are free from a float on, and the two floats exceed delta.
+    num_tried = 0
+    for delta in np.geomspace(1e-12, 0.1, 50):
+      for share in (0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98):
+        first, second = share * delta, (1 - share) * delta
+        total = fractions.Fraction(first) + fractions.Fraction(second)
+        if total <= fractions.Fraction(delta):
+          continue
+        num_tried += 1
+        found = replace_one.epsilon_of(
+            lambda d, least=first: 0.0 if d >= least else math.inf,
+            lambda d, least=second: 0.0 if d >= least else math.inf,
+            delta,
+        )
+        self.assertEqual(found, math.inf)
+    self.assertGreater(num_tried, 20)
 
   def test_nothing_hidden(self):
     part = replace_one.replace_one(composition.Part(np.ones_like))

@@ -7,7 +7,10 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import mpmath
+import numpy as np
 
+from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import gaussian
 from tff_dp.systems.silos import silo_calibration
 from tff_dp.systems.silos import silo_events
@@ -129,6 +132,48 @@ class CompositionTest(parameterized.TestCase):
     )
 
 
+class WorstRecordTest(parameterized.TestCase):
+
+  def _of_event(self, sent, delta=_DELTA):
+    return accountants.epsilon(
+        silo_events.dp_event_of(sent),
+        delta=delta,
+        method='pld',
+        neighboring_relation='replace_one',
+    )
+
+  def test_blocks_record_by_record(self):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+      sent, squares = {}, np.zeros(_N)
+      for _ in range(6):
+        first, noise = int(rng.integers(30)), float(rng.integers(2, 9))
+        batch, count = int(rng.integers(1, 12)), int(rng.integers(1, 4))
+        message = _block(0, noise, batch, first=first)
+        sent[message] = sent.get(message, 0) + count
+        squares[first : first + batch] += count * (2 / noise) ** 2
+      exact = gaussian.exact_epsilon(
+          sigma=1 / math.sqrt(squares.max()), delta=_DELTA
+      )
+      self.assertAlmostEqual(_spent(sent), exact)
+      self.assertAlmostEqual(self._of_event(sent), exact)
+
+  def test_no_record_is_left_out_that_may_cost_more(self):
+    rest, winners = dict(num_records=_N - 40, first_record=40), set()
+    for noise, sampled, count in (
+        (1.0, 4.0, 3), (20.0, 4.0, 30), (6.0, 0.6, 1)
+    ):
+      # One block, and beside it sampled messages and a block with little shift.
+      both = {_poisson(sampled, **rest): count, _block(2, 30.0): 1}
+      sent = {_block(0, noise): 1, **both}
+      for delta in (1e-2, 1e-5, 1e-9):
+        each = _gaussian_epsilon(noise, delta=delta), _spent(both, delta)
+        winners.add(int(np.argmax(each)))
+        for found in (_spent(sent, delta), self._of_event(sent, delta)):
+          self.assertBetween(found, max(each) * (1 - 1e-9), 1.01 * max(each))
+    self.assertEqual(winners, {0, 1})
+
+
 class BudgetTest(parameterized.TestCase):
 
   @parameterized.parameters(
@@ -229,6 +274,18 @@ class PersonTest(parameterized.TestCase):
       )
       exact = gaussian.exact_epsilon(sigma=sigma / k, delta=delta)
       self.assertBetween(found, exact, 3 * exact + 0.5)
+
+  @parameterized.parameters(1, 2, 7, 40)
+  def test_delta_of_several_records_is_rounded_up(self, k):
+    with mpmath.workdps(40):
+      for epsilon in (0.013, 0.7, 3.1):
+        for delta in (3e-5, 1e-12, 7e-80, 1e-200):
+          _, found = silo_guarantee.group(epsilon, delta, k)
+          least = min(
+              k * mpmath.exp((k - 1) * mpmath.mpf(epsilon)) * mpmath.mpf(delta),
+              mpmath.mpf(1),
+          )
+          self.assertBetween(mpmath.mpf(found), least, least * (1 + 1e-11))
 
   def test_without_a_bound_or_a_record(self):
     self.assertEqual(silo_guarantee.group(math.inf, 0.1, 2), (math.inf, 1.0))

@@ -7,6 +7,7 @@ import math
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import mpmath
 import numpy as np
 from scipy import special
 from scipy import stats
@@ -60,6 +61,32 @@ class ProfilesTest(parameterized.TestCase):
     for first, second in ((p, r), (r, p)):
       expected = _hockey_stick(first, second, _EPSILONS, cell)
       np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-12)
+
+  @parameterized.product(q=(1e-6, 0.08, 0.99, 1.0), s=(0.05, 1.0, 60.0))
+  def test_both_are_rounded_up(self, q, s):
+    # H_E of three normal tails, or of two where all is known, with 80 digits.
+    epsilons = np.array([0.0, 1e-9, 0.05, 1.0, 2.5])
+    poisson = silo_sampling.poisson_profile(noise_multiplier=s, rate=q)
+    convex = silo_sampling.convex_profile(noise_multiplier=s, rate=q)
+    with mpmath.workdps(80):
+      q, s = mpmath.mpf(q), mpmath.mpf(s)
+      above = lambda x: mpmath.erfc(x / mpmath.sqrt(2)) / 2
+      a = mpmath.exp(-1 / (2 * s * s))
+      for epsilon, *found in zip(epsilons, poisson(epsilons), convex(epsilons)):
+        odds = mpmath.exp(mpmath.mpf(epsilon))
+        rest = (1 - q) * (odds - 1)
+        t = rest + mpmath.sqrt(rest**2 + 4 * odds * (q * a) ** 2)
+        cut = s * mpmath.log(t / (2 * q * a))
+        tails = above(cut - 1 / s), above(cut + 1 / s), above(cut)
+        raised = mpmath.log(1 + (odds - 1) / q)
+        least = (
+            q * tails[0] - odds * q * tails[1] - rest * tails[2],
+            q * above(raised * s / 2 - 1 / s)
+            - (q + odds - 1) * above(raised * s / 2 + 1 / s),
+        )
+        for delta, exact in zip(found, least):
+          self.assertGreaterEqual(mpmath.mpf(delta), exact)
+          self.assertLessEqual(delta, exact * (1 + 1e-9) + 1e-15)
 
   @parameterized.product(q=(0.003, 0.08, 0.5, 1.0), s=(0.8, 2.0, 8.0))
   def test_convex_is_the_worse_direction_of_the_fixed_size_pair(self, q, s):

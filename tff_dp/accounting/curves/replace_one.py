@@ -130,6 +130,8 @@ def epsilon_of(
     back: Function from delta to epsilon, for the hop from zeros to a client.
     delta: Target delta, in (0, 1).
   """
+  # So that the parts never add up to more, as rounded as they are.
+  delta *= 1 - _RELATIVE_ERROR
   best = math.inf
   for share in _DELTA_SHARES:
     first = away(share * delta)

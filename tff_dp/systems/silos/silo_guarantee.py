@@ -10,6 +10,8 @@ from tff_dp import _checks
 from tff_dp.accounting.curves import search
 from tff_dp.systems.silos import silo_events
 
+_RELATIVE_ERROR = 1e-12
+
 ADJACENCY = 'replace_one_record'
 ASSUMPTIONS = (
     'Neighbours: one record of one silo is replaced; the number of records of'
@@ -56,7 +58,9 @@ def group(
   if epsilon == math.inf:
     return math.inf, 1.0
   exponent = (num_records - 1) * epsilon + math.log(num_records * delta)
-  return num_records * epsilon, min(1.0, math.exp(min(0.0, exponent)))
+  # Rounded up: an exponent of some hundreds is off by less than that.
+  spent = math.exp(min(0.0, exponent)) * (1 + _RELATIVE_ERROR)
+  return num_records * epsilon, min(1.0, spent)
 
 
 def group_epsilon(
