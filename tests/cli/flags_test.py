@@ -5,6 +5,7 @@
 import importlib.util
 import json
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -13,6 +14,7 @@ from tests.cli import command
 from tff_dp import plans
 from tff_dp import systems
 from tff_dp.cli import main
+from tff_dp.cli import plots
 from tff_dp.plans import base
 from tff_dp.statement import builder
 
@@ -180,6 +182,45 @@ class FlagsTest(parameterized.TestCase):
       self.assertGreaterEqual(
           found['epsilon_no_amplification'], found['epsilon']
       )
+
+  def test_plot_by_round_is_of_the_relation_that_was_asked_for(self):
+    words = ('account', 'dp-ftrl', *_PLANS['dp-ftrl'][0], '--mechanism=tree',
+             '--noise-multiplier=3', *_DELTA,
+             '--neighboring-relation=replace_one')
+    path = pathlib.Path(self.create_tempdir().full_path) / 'epsilon.png'
+    with mock.patch.object(plots, '_write_lines') as drawn:
+      self.assertEqual(command.run(main.main, *words, '--plot', path)[0], 0)
+    (_, lines), said = drawn.call_args
+    plan = main.run_of(main.parse(words)).plan
+    options = dict(delta=1e-5, neighboring_relation='replace_one')
+    # Without amplification it is the same line.
+    (line,) = lines.values()
+    self.assertEqual(max(line), plan.num_rounds)
+    for rounds, epsilon in line.items():
+      self.assertEqual(epsilon, plan.epsilon(num_rounds=rounds, **options))
+    self.assertEqual(said['delta'], 1e-5)
+    self.assertIn('per client, replace-one adjacency', said['title'])
+
+  @parameterized.parameters('random-allocation', 'dp-fedavg', 'dp-sgd')
+  def test_budget_is_kept_under_the_relation_that_was_asked_for(self, kind):
+    found = _json(
+        'calibrate', kind, *_PLANS[kind][0], *_DELTA, f'--epsilon={_BUDGET}',
+        '--neighboring-relation=replace_one',
+    )
+    self.assertEqual(found['neighboring_relation'], 'replace_one')
+    self.assertBetween(found['epsilon'], 0.999 * _BUDGET, _BUDGET)
+
+  @parameterized.parameters(*_PLANS)
+  def test_clip_norm_is_that_of_the_flag_and_leaves_epsilon_alone(self, kind):
+    plan_flags, noise = _PLANS[kind]
+    words = [kind, *plan_flags, noise, *_DELTA]
+    if noise.startswith('--local-epsilon'):
+      words.append('--randomizer=sphere')
+    has_l2 = kind in ('dp-ftrl', 'isrl', 'dp-fedavg', 'dp-sgd')
+    flag = '--l2-norm-clip' if has_l2 else '--clip-norm'
+    found = _json('account', *words, f'{flag}=0.125')
+    self.assertRegex(json.dumps(found['plan']), r'"\w*clip\w*": 0\.125\b')
+    self.assertEqual(found['epsilon'], _json('account', *words)['epsilon'])
 
 
 if __name__ == '__main__':

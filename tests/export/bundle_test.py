@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 import tarfile
 import tempfile
@@ -308,6 +309,16 @@ class TaskConfigTest(parameterized.TestCase):
       self.assertRegex(text, rf'(?m)^ *{line}$')
     self.assertEqual(text.count('{'), text.count('}'))
     self.assertIn('ODP accounts with', ' '.join(text.split()))
+    epsilon, delta = (
+        float(re.search(rf'{name}: (.*)', text)[1])
+        for name in ('dp_target_epsilon', 'dp_delta')
+    )
+    self.assertEqual(delta, small_bundle.DELTA)
+    self.assertGreaterEqual(epsilon, plan.epsilon(delta=delta))
+
+  def test_delta_is_said_with_all_digits(self):
+    run = events.PlanRun(small_bundle.build_plan(), 2, 1.23456e-7)
+    self.assertIn('at delta 1.23456e-07.', task_config.accounting(run))
 
   @parameterized.parameters(
       (mechanisms.Blt(4, (0.25,), (0.5,)), {}, 'Blt'),

@@ -749,6 +749,14 @@ class ServerRoundsTest(parameterized.TestCase):
     rounds.finish([])
     self.assertFalse(report.exists(), 'it is about one round less')
 
+  def test_every_run_has_a_key_of_its_own(self):
+    keys = set()
+    for name in ('run', 'another'):
+      self._open(name, insecure_seed=None).close()
+      with np.load(self._file('secret/checkpoint.npz', name)) as arrays:
+        keys.add(json.loads(arrays['header'].tobytes())['key'])
+    self.assertLen(keys, 2)
+
   def test_statement_says_what_the_caller_declared(self):
     told = declarations.Declarations(
         population=500, not_covered='the time of each round'

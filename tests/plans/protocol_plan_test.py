@@ -450,12 +450,12 @@ class StatementTest(parameterized.TestCase):
   @parameterized.parameters(
       (
           randomizers.Sphere(1.5, 0.5),
-          'epsilon0 = 1.5, delta0 = 0, of',
+          'epsilon0 = 1.500, delta0 = 0, of',
           'L2 norm at most 0.5,',
       ),
       (
           randomizers.Laplace(0.5, 2.0),
-          'epsilon0 = 0.5, delta0 = 0, of',
+          'epsilon0 = 0.5000, delta0 = 0, of',
           'L1 norm at most 2,',
       ),
       (
@@ -465,12 +465,13 @@ class StatementTest(parameterized.TestCase):
       ),
       (
           randomizers.RandomizedResponse(1.0, 4),
-          'epsilon0 = 1, delta0 = 0, of',
+          'epsilon0 = 1.000, delta0 = 0, of',
           'one of the categories',
       ),
       (
-          randomizers.Declared(0.75, 1e-9),
-          'epsilon0 = 0.75, delta0 = 1e-09, of',
+          # Neither is said below its value.
+          randomizers.Declared(0.75001, 1.00001e-9),
+          'epsilon0 = 0.7501, delta0 = 1.001e-9, of',
           'whatever the declared randomizer makes',
       ),
   )

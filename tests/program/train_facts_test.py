@@ -155,6 +155,13 @@ class TrainFactsTest(kills.RunsTestCase):
       ]
     self.assertNotEqual(losses[0], losses[1])
 
+  def test_how_many_clients_came_is_not_covered(self):
+    found = cohorts.build(_plan(), toy.Clients(), schedule_seed=0)
+    found.begin('run')
+    selection = found.select(1, toy.Clients.client_ids[:2])
+    self.assertEqual(selection.released, {'cohort_assumed': 3})
+    self.assertEqual(selection.not_covered, {'cohort_realised': 2})
+
   @parameterized.parameters(1, 3, _ROUNDS)
   def test_stopped_run(self, total):
     result = self._train(total_rounds=total)

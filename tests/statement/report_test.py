@@ -93,6 +93,13 @@ class ReportTest(parameterized.TestCase):
     else:
       epsilon = rounding.rounded_up(statement.epsilon)
       self.assertIn(epsilon, summary)
+      level = plain_words.name_of(
+          content['points']['guarantee']['right_guesses']
+      ).capitalize()
+      condition = ', if a process follows this plan'
+      if plain_words.is_verified(content):
+        condition = ''
+      self.assertIn(f'{level} protection{condition}', summary.splitlines())
 
   @parameterized.parameters('honaker', 'non_private', 'silos')
   def test_loads_and_runs_nothing(self, name):
@@ -180,6 +187,38 @@ class ReportTest(parameterized.TestCase):
         'Signal against', _text(report.page(_statement('honaker'), quiet))
     )
 
+  def test_no_epsilon_of_a_run_whose_key_is_known(self):
+    # Its released metrics have an epsilon, as if the key were secret.
+    self.assertNotEmpty(_COURSE.epsilons.values)
+    text = _text(_page('honaker', 'known'))
+    self.assertIn('Accuracy over rounds', text)
+    for title in ('Epsilon by', 'Budget spent', 'Signal against'):
+      self.assertNotIn(title, text)
+
+  @parameterized.parameters('honaker', 'silos')
+  def test_charts_of_epsilon_are_at_the_delta_of_the_statement(self, name):
+    statement = _statement(name)
+    with mock.patch.object(charts, 'draw_curve') as curve, mock.patch.object(
+        charts, 'draw_spent'
+    ) as spent:
+      report.page(statement, _COURSE)
+    content = statement.to_json()
+    # No point of the curve is at the delta of no silo.
+    marked = 0.0 if name == 'silos' else statement.delta
+    self.assertEqual(curve.call_args.kwargs, {'delta': marked})
+    self.assertEqual(
+        curve.call_args.args[1], charts.curve_points(content)
+    )
+    self.assertEqual(
+        spent.call_args.kwargs,
+        {
+            'epsilons': _COURSE.epsilons,
+            'delta': statement.delta,
+            'budget': 2.0,
+            'whose': report.whose(content),
+        },
+    )
+
   @parameterized.parameters('test_x" onload="alert(1)', 'a$^$b', 'p$\\foo$')
   def test_name_of_a_metric_is_text(self, name):
     course = dataclasses.replace(
@@ -252,19 +291,27 @@ class ReportTest(parameterized.TestCase):
 class ChartsTest(parameterized.TestCase):
 
   def test_steps_never_go_below_what_holds(self):
-    points = [(1e-8, 3.0), (1e-6, 2.0), (1e-5, 1.0)]
+    points = [(1e-8, 3.0), (1e-6, 2.00001), (1e-5, 1.0)]
     axes = mock.MagicMock()
     charts.draw_curve(axes, points, delta=1e-6)
     (deltas, epsilons), options = axes.plot.call_args_list[0]
     self.assertEqual(list(zip(deltas, epsilons)), points)
     # Between two deltas the line is at the epsilon of the smaller one.
     self.assertEqual(options['drawstyle'], 'steps-post')
+    marked, options = axes.plot.call_args_list[1]
+    self.assertEqual(marked, ([1e-6], [2.00001]))
+    self.assertEqual(options['label'], 'epsilon 2.001 at delta 1e-06')
 
   @parameterized.parameters('honaker', 'silos', 'windows')
   def test_points_are_those_of_the_statement(self, name):
     content = _statement(name).to_json()
     points = charts.curve_points(content)
-    self.assertLen(points, len(content['points']['guarantee']['curve']))
+    rows = content['points']['guarantee']['curve']
+    # Of the rounds so far, wherever the statement has them.
+    column = 'epsilon' if 'epsilon' in rows[0] else 'epsilon_planned'
+    self.assertCountEqual(
+        points, [(row['delta'], row[column]) for row in rows]
+    )
     deltas, epsilons = zip(*points)
     self.assertEqual(sorted(deltas), list(deltas))
     self.assertEqual(sorted(epsilons, reverse=True), list(epsilons))

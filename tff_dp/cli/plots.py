@@ -101,8 +101,6 @@ def write_epsilons(
       print(f'{varied} {point} ...', file=sys.stderr)
     changed = copy.copy(arguments)
     setattr(changed, varied, point)
-    if varied == 'slots':
-      changed.rounds = None
     for name, epsilon in epsilons_of(changed).items():
       lines.setdefault(name, {})[point] = epsilon
   _write_lines(
@@ -131,13 +129,14 @@ def write_epsilon_by_round(path: str, run: events.PlanRun) -> None:
   spent, without = lines.values()
   if spent == without:
     del lines[_NAMES['none']]
+  relation = headline['neighboring_relation'].replace('_', '-')
   _write_lines(
       path,
       lines,
       label='round after which the run stops',
       delta=run.delta,
       title='Epsilon of a run that stops early, per'
-      f' {plan.unit}, {plan.neighboring_relation.value.replace("_", "-")} adjacency',
+      f' {plan.unit}, {relation} adjacency',
   )
 
 
@@ -157,7 +156,7 @@ def _write_lines(path, lines, *, label, delta, title) -> None:
   _axes.log(axes.xaxis)
   _axes.log(axes.yaxis)
   axes.set_xlabel(label)
-  axes.set_ylabel('epsilon' if delta is None else f'epsilon at delta {delta:.3g}')
+  axes.set_ylabel('epsilon' if delta is None else f'epsilon at delta {delta:g}')
   axes.set_title(textwrap.fill(title, _TITLE_WIDTH), fontsize='medium')
   if axes.lines:
     figure.legend(loc='outside lower center', ncols=2, fontsize='small')

@@ -191,9 +191,12 @@ def write_plot(
     plan_of: Callable[[argparse.Namespace], protocol_plan.ProtocolPlan],
 ) -> None:
   """Writes a PNG of epsilon by every bound against rounds or slots."""
-  varied = kind.varied
+  varied, passes = kind.varied, plan_of(arguments).num_passes
 
   def epsilons_of(changed):
+    if varied == 'slots' and changed.rounds is not None:
+      # As many passes as the run has, each with fewer slots.
+      changed.rounds = passes * changed.slots
     return plan_of(changed).epsilon_by_bound(
         delta=changed.delta, neighboring_relation=relation_of(changed)
     )
@@ -209,6 +212,8 @@ def write_plot(
       if name != varied
       and (value := getattr(arguments, name, None)) is not None
   ]
+  if passes > 1:
+    said.append(f'{passes} passes')
   plots.write_epsilons(
       arguments.plot,
       arguments,

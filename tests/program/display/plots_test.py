@@ -59,6 +59,14 @@ class WriteCurvesTest(parameterized.TestCase):
       self.assertNotEmpty(axes.lines)
     self.assertEqual(figure.axes[-1].get_xlabel(), 'round')
 
+  def test_no_epsilon_of_a_run_whose_key_is_known(self):
+    plan = occasions.PLANS['honaker']()
+    known = plan.statement_about(occasions.occasions(plan)['known'])
+    course = report.Course(metrics={}, epsilons=_ROUNDS)
+    with mock.patch.object(_axes, 'png') as png:
+      plots.write_curves('curves.png', known, course)
+    png.assert_not_called()
+
   @parameterized.parameters(
       ('honaker', 'per client, zero-out'), ('silos', 'of the group that pays most')
   )

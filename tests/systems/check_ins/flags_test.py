@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -16,6 +17,7 @@ from tests.cli import command
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.protocols import best_bound
 from tff_dp.cli import main
+from tff_dp.cli import plots
 from tff_dp.systems.allocation import allocation_events
 from tff_dp.systems.check_ins import check_in_events
 
@@ -227,6 +229,30 @@ class PlotTest(parameterized.TestCase):
     self.assertIn('epsilon', out)
     with open(path, 'rb') as file:
       self.assertEqual(file.read(8), b'\x89PNG\r\n\x1a\n')
+
+  @parameterized.parameters(
+      ((*_CHECK_IN, '--rounds=2', '--population=300'), 2),
+      (_RANDOM, 200),
+      ((*_RANDOM, '--rounds=400'), 200),
+      ((*_RANDOM, '--rounds=450', '--protocol=sliding-window'), 200),
+      (
+          (
+              *_ALLOCATION, '--slots=12', '--rounds=24',
+              '--neighboring-relation=replace_one',
+          ),
+          12,
+      ),
+  )
+  def test_ends_at_the_epsilon_of_the_run(self, words, last):
+    path = os.path.join(self.create_tempdir().full_path, 'epsilon.png')
+    with mock.patch.object(plots, '_NUM_POINTS', 2), mock.patch.object(
+        plots, '_write_lines'
+    ) as drawn:
+      self.assertEqual(_run(*words, '--plot', path)[0], 0)
+    (_, lines), said = drawn.call_args
+    run = _json(*words)
+    self.assertEqual(min(line[last] for line in lines.values()), run['epsilon'])
+    self.assertEqual(said['delta'], run['delta'])
 
   def test_unwritable_before_any_work(self):
     folder = self.create_tempdir().full_path

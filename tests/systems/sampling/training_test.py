@@ -169,6 +169,25 @@ class TrainingTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.ArgumentError, 'round_index'):
       other.select(4)
 
+  def test_nothing_is_kept_of_who_came_or_how_many(self):
+    cohorts = training.SampledCohorts(_PLAN, _clients())
+    cohorts.begin('run')
+    found = [cohorts.select(number) for number in range(1, 40)]
+    self.assertGreater(len({len(each.ids) for each in found}), 2)
+    for each in found:
+      self.assertEqual(each.released, {'cohort_assumed': 2})
+      self.assertEqual(each.not_covered, {})
+    self.assertFalse(cohorts.keeps_client_metrics)
+
+  def test_every_run_has_secret_coins_of_its_own(self):
+    drawn = set()
+    for _ in range(2):
+      cohorts = training.SampledCohorts(_PLAN, _clients())
+      # The name of a run is no secret.
+      cohorts.begin('run')
+      drawn.add(str([cohorts.select(number).ids for number in range(1, 40)]))
+    self.assertLen(drawn, 2)
+
 
 class AggregatorTest(parameterized.TestCase):
 

@@ -5,6 +5,7 @@
 import math
 from typing import Any
 
+from tff_dp.accounting import rounding
 from tff_dp.mechanisms import randomizers
 from tff_dp.statement import builder
 
@@ -19,8 +20,8 @@ mechanism.local_guarantee: of one report for replace-one: that of Gaussian noise
     delta0) of it
 """
 _PURE = """
-mechanism.local_guarantee: epsilon0 = {plan.randomizer.local_epsilon:g}, delta0
-    = {plan.randomizer.local_delta:g}, of one report for replace-one
+mechanism.local_guarantee: epsilon0 = {epsilon}, delta0 = {delta}, of one report
+    for replace-one
 """
 
 
@@ -30,11 +31,14 @@ def points(plan) -> dict[str, Any]:
   Args:
     plan: A `CheckInPlan`.
   """
-  is_pure = plan.randomizer.local_epsilon < math.inf
+  epsilon, delta = plan.randomizer.local_epsilon, plan.randomizer.local_delta
+  is_pure = epsilon < math.inf
   said = builder.sentences(
       _SENTENCES + (_PURE if is_pure else _GAUSSIAN),
       plan=plan,
       report=_report(plan),
+      epsilon=rounding.rounded_up(epsilon),
+      delta=rounding.rounded_up(delta),
   )
   return said | {'mechanism.randomizer': plan.randomizer.describe()}
 
