@@ -5,6 +5,7 @@
 import math
 
 from absl.testing import absltest
+import mpmath
 import numpy as np
 
 from tff_dp.accounting.curves import gaussian
@@ -43,6 +44,17 @@ class RenyiTest(absltest.TestCase):
       self.assertAlmostEqual(float(profile(epsilon)) / delta, 1.0, delta=1e-9)
       exact = gaussian.exact_epsilon(sigma=1.0, delta=delta)
       self.assertBetween(epsilon, exact, 1.5 * exact)
+
+  def test_profile_of_one_order_is_rounded_up(self):
+    for divergence, order in ((0.3, 2.0), (1.7, 9.25), (40.0, 1.003)):
+      profile = renyi.profile([divergence], orders=[order])
+      for epsilon in (0.1, 1.3, 7.7, 30.0):
+        with mpmath.workdps(60):
+          alpha = mpmath.mpf(order)
+          start = divergence + mpmath.log(1 - 1 / alpha) - epsilon
+          least = min(mpmath.exp((alpha - 1) * start) / alpha, mpmath.mpf(1))
+          found = mpmath.mpf(float(profile(np.array(epsilon))))
+          self.assertBetween(found, least, least * (1 + 1e-10))
 
   def test_outcomes_that_are_left_out_are_added_to_delta(self):
     orders, epsilons = np.array([2.0, 9.0]), np.array([0.0, 1.0, 5.0, 50.0])

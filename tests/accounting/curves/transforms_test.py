@@ -45,6 +45,33 @@ class TransformsTest(parameterized.TestCase):
     self.assertLessEqual(float(wrong), error)
     self.assertLess(error, 1e-11)
 
+  @parameterized.parameters((9, 9), (3, 20), (25, 1))
+  def test_error_covers_transforms_that_are_all_as_wrong_as_they_may_be(
+      self, first_count, second_count
+  ):
+    # Every point of each transform is off by the bound, in a direction of its
+    # own. What that does to the product is linear in the bound.
+    rng = np.random.default_rng(0)
+    num_points = 256
+    factors = []
+    for count in (first_count, second_count):
+      probs = 0.03 * rng.dirichlet(np.ones(num_points))
+      probs[0] += 0.97
+      factors.append((probs, count))
+    _, error = transforms.convolved(factors)
+    size = transforms.rounding_of(8)
+    ones = [np.fft.fft(probs) for probs, _ in factors]
+    moved = np.zeros(num_points, complex)
+    for (_, count), one, other, (_, others) in zip(
+        factors, ones, ones[::-1], factors[::-1]
+    ):
+      wrong = np.fft.fft(rng.choice((-1.0, 1.0), num_points))
+      wrong *= size / np.abs(wrong)
+      moved += count * one ** (count - 1) * wrong * other**others
+    attained = np.abs(np.fft.ifft(moved).real).sum()
+    self.assertLessEqual(attained, error)
+    self.assertGreater(attained, 0.2 * error)
+
 
 if __name__ == '__main__':
   absltest.main()

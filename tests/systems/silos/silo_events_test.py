@@ -173,6 +173,19 @@ class WorstRecordTest(parameterized.TestCase):
           self.assertBetween(found, max(each) * (1 - 1e-9), 1.01 * max(each))
     self.assertEqual(winners, {0, 1})
 
+  def test_who_is_in_more_messages_of_a_kind_is_not_left_out(self):
+    # Two phases of the same rate. In the shorter one is a block, too.
+    half = dict(num_records=_N // 2)
+    often, seldom = _poisson(**half), _poisson(first_record=_N // 2, **half)
+    self.assertEqual(often.dp_event, seldom.dp_event)
+    sent = {often: 30, seldom: 2, _block(5, 30.0): 1}
+    exact = silo_sampling.epsilon(
+        often.sampling, num_rounds=30, noise_multiplier=4.0, delta=_DELTA,
+        **half,
+    )
+    for found in (_spent(sent), self._of_event(sent)):
+      self.assertAlmostEqual(found, exact)
+
 
 class BudgetTest(parameterized.TestCase):
 
