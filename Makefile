@@ -89,11 +89,13 @@ test-cluster: environment-cluster ## Test the contexts on real Ray and Dask.
 	@$(python_cluster) -m pytest tests/execution/cluster \
 	    tests/attacks/cluster_test.py --slow $(ARGS)
 
+# These two may take longer than a test that hangs.
+test_long := -o faulthandler_timeout=3600
 test-site: docs ## Build the site, and look at every page in Chromium.
-	@SITE=build/docs $(python) -m pytest tests/site_test.py
+	@SITE=build/docs $(python) -m pytest $(test_long) tests/site_test.py
 
 test-wheel: environment ## Install the wheel into an empty environment, and do what README shows.
-	@WHEEL=build/wheel $(python) -m pytest tests/wheel_test.py
+	@WHEEL=build/wheel $(python) -m pytest $(test_long) tests/wheel_test.py
 
 benchmark: environment ## Measure the noise against its floor, side by side.
 	@$(python) -m benchmarks.noise $(ARGS)
