@@ -44,10 +44,11 @@ html_copy_source = False
 myst_heading_anchors = 4
 myst_enable_extensions = ['dollarmath']
 
-# Each takes up to a few minutes, and is executed again only after a change.
+# Each takes up to a few minutes of two cores, and is executed again only after a
+# change. On busy cores one cell took more than ten minutes.
 nb_execution_mode = 'cache'
 nb_execution_cache_path = 'build/notebooks'
-nb_execution_timeout = 600
+nb_execution_timeout = 3600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 # The first cell has commands of IPython in it.
