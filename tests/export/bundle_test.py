@@ -19,15 +19,18 @@ from tests.cli import command
 from tests.export import small_bundle
 from tests.learning import small_model
 from tests.program import processes
+from tests.statement import occasions
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import export
 from tff_dp import mechanisms
 from tff_dp import participation
+from tff_dp.accounting import rounding
 from tff_dp.cli import main
 from tff_dp.export import bundle
 from tff_dp.export import computations
 from tff_dp.export import measuring
+from tff_dp.export import model_card
 from tff_dp.export import task_config
 from tff_dp.export import verification
 from tff_dp.plans import events
@@ -262,6 +265,28 @@ class BundleTest(parameterized.TestCase):
       code, _, err = command.run(main.main, 'export', *words)
       self.assertEqual(code, 2, err)
       self.assertIn(message, err)
+
+
+class ModelCardTest(parameterized.TestCase):
+
+  @parameterized.parameters('honaker', 'non_private')
+  def test_guarantee_is_that_of_the_statement(self, name):
+    plan = occasions.PLANS[name]()
+    for occasion in ('stopped', 'known'):
+      about = occasions.occasions(plan)[occasion]
+      statement = plan.statement_about(about)
+      card = model_card.render(
+          statement.to_json(), weights={}, rounds=5, absent={}, odp=None
+      )
+      expected = 'NO PRIVACY'
+      if (name, occasion) == ('honaker', 'stopped'):
+        epsilon = rounding.rounded_up(statement.epsilon)
+        self.assertLess(float(f'{statement.epsilon:.4g}'), float(epsilon))
+        expected = (
+            f'epsilon {epsilon} at delta {statement.delta:g} for one client,'
+            ' zero_out adjacency'
+        )
+      self.assertIn(f'\n- Guarantee: {expected}.\n', card)
 
 
 class TaskConfigTest(parameterized.TestCase):
