@@ -3,6 +3,7 @@
 """Tests of sums of losses against exact sums, at deltas far below 1e-16."""
 
 import math
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -34,11 +35,12 @@ _SUMS = {
     'one': [(_SHORT, 1)],
     'few': [(_SHORT, 30)],
     'rare_losses': [(_RARE, 40)],
+    'one_beside_many': [(_SHORT, 9), (_RARE, 1)],
     'mixed': [(_SHORT, 7), (_RARE, 5), (_LOSSY, 3)],
 }
 
 
-def _exact(laws, epsilons):
+def _exact(laws, epsilons, interval=_INTERVAL):
   """Returns delta at epsilons, by convolutions in 60 digits."""
   with mpmath.workdps(60):
     total, infinite = {0: mpmath.mpf(1)}, mpmath.mpf(1)
@@ -53,9 +55,9 @@ def _exact(laws, epsilons):
         total = longer
     return [
         1 - infinite + sum(
-            mass * (1 - mpmath.exp(epsilon - _INTERVAL * at))
+            mass * (1 - mpmath.exp(mpmath.mpf(epsilon) - interval * at))
             for at, mass in total.items()
-            if _INTERVAL * at > epsilon
+            if interval * at > epsilon
         )
         for epsilon in epsilons
     ]
@@ -90,6 +92,44 @@ class LossSumTest(parameterized.TestCase):
     found = loss_sums.LossSum(_INTERVAL, [(law, 1000)])
     self.assertAlmostEqual(found.epsilon(1e-300), 2000.0, places=6)
     self.assertLess(found.epsilon(1e-12), 1800.0)
+
+  @parameterized.product(name=tuple(_SUMS), rate=(0.03, 1.0, 9.0))
+  def test_renyi_bound_is_rounded_up(self, name, rate):
+    # ln of the moments and of the peak of exp(-r x) (1 - exp(-x)).
+    with mpmath.workdps(60):
+      r = mpmath.mpf(rate)
+      exact = -r * mpmath.log(1 + 1 / r) - mpmath.log(1 + r)
+      for law, count in _SUMS[name]:
+        exact += count * mpmath.log(
+            sum(
+                mpmath.mpf(prob) * mpmath.exp(r * _INTERVAL * int(point))
+                for point, prob in zip(law.points, law.probs)
+            )
+        )
+      # pylint: disable-next=protected-access
+      found = loss_sums.LossSum(_INTERVAL, _SUMS[name])._log_renyi(rate)
+      self.assertGreaterEqual(mpmath.mpf(found), exact)
+      self.assertLess(found - exact, 1e-9)
+
+  @parameterized.parameters(2.0**-20, 2.0**-30)
+  def test_differences_of_almost_equal_sums_are_rounded_up(self, interval):
+    # 1 - exp(epsilon - l) is tiny for every loss l.
+    laws = [(_SHORT, 30)]
+    epsilons = interval * np.linspace(0.0, 60.0, 31)
+    found = loss_sums.LossSum(interval, laws).deltas(epsilons)
+    for delta, exact in zip(found, _exact(laws, epsilons, interval)):
+      self.assertGreaterEqual(mpmath.mpf(delta), exact)
+      self.assertLess(delta, exact * (1 + 1e-3))
+
+  @parameterized.parameters(0.5, 2.0, 5.0)
+  def test_what_a_narrow_window_leaves_out_is_added(self, log_outside):
+    # Up to exp(-log_outside) of the tilted mass, on either side.
+    laws = [(_SHORT, 30)]
+    epsilons = np.linspace(0.0, 6.0, 13)
+    exact = np.array([float(d) for d in _exact(laws, epsilons)])
+    with mock.patch.object(loss_sums, '_LOG_OUTSIDE', log_outside):
+      found = loss_sums.LossSum(_INTERVAL, laws).deltas(epsilons)
+    self.assertTrue((found >= exact).all(), found / exact)
 
   def test_renyi_stands_where_no_transform_fits(self):
     # 2^22 points do not hold this sum, nor any window of it.
