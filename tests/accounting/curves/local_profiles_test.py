@@ -11,7 +11,10 @@ import numpy as np
 from scipy import integrate
 
 from tests.accounting import protocol_laws as laws
+from tff_dp.accounting.curves import composition
+from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
+from tff_dp.accounting.events import run_events
 
 _EPSILONS = np.array([0.0, 1e-9, 0.01, 0.3, 1.0, 1.99, 2.0, 4.0, 80.0, 600.0])
 
@@ -133,6 +136,23 @@ class LocalProfilesTest(parameterized.TestCase):
       self.assertTrue(np.all(np.diff(values) <= 0))
       self.assertTrue(np.all((values >= 0) & (values <= 1)))
       self.assertFalse(np.signbit(values).any())
+
+  def test_facts_of_reports(self):
+    # Four reports with twice the clip norm between two inputs.
+    found = local_profiles.report(run_events.GaussianLocalDpEvent(3.0))
+    exact = gaussian.exact_epsilon(sigma=3.0 / 2 / 2, delta=1e-6)
+    self.assertBetween(
+        composition.epsilon([found.part(4)], 1e-6), exact, exact * (1 + 1e-9)
+    )
+    self.assertFalse(found.is_pure)
+    for delta0 in (0.0, 1e-12):
+      found = local_profiles.report(run_events.LocalDpEvent(1.0, delta0))
+      self.assertEqual(found.is_pure, delta0 == 0)
+      self.assertEqual(found.split, (1.0, delta0))
+      self.assertEqual(found.part(4).count, 4)
+    self.assertEmpty(
+        local_profiles.report(run_events.LaplaceLocalDpEvent(1.0)).strong_clones
+    )
 
   def test_bad_input(self):
     with self.assertRaisesRegex(ValueError, 'local_epsilon=-1'):
