@@ -139,7 +139,7 @@ class _Sweep:
         tuning_seeds=2,
         rounds=num_rounds,
         # K local steps in a round, as many as minibatch SGD takes records.
-        local_steps=batch_size(self.num_records, self.rounds, self.epsilons),
+        local_steps=batch_size(self.num_records, num_rounds, self.epsilons),
         largest_epsilon=max(self.epsilons),
         **self.fields,
     )

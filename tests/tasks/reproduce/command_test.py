@@ -328,8 +328,14 @@ class IsrlTest(parameterized.TestCase):
     found = row.run.settings(_run('x', scale=0.1, seeds=20))
     self.assertEqual(found.seeds, 20)
     self.assertEqual(found.rounds, max(1, round(0.1 * row.run.rounds)))
+    # As many steps as minibatch SGD takes records in so many rounds.
     self.assertEqual(
         found.local_steps,
+        {'isrl_fig_4': 1238, 'isrl_fig_5': 154, 'isrl_fig_6': 102}[name],
+    )
+    full = row.run.settings(_run('x', seeds=20))
+    self.assertEqual(
+        full.local_steps,
         {'isrl_fig_4': 443, 'isrl_fig_5': 52, 'isrl_fig_6': 32}[name],
     )
 
