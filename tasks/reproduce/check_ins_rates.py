@@ -223,15 +223,16 @@ def run(run: rows.Run) -> rows.Result:
       lines=lines,
       verdict=verdict,
       why='The paper has no experiment, and its bounds hide constants and'
-      ' logarithms; steps and rates are as we read its damaged formulas.'
-      ' "Holds" means that the measured risk falls with a power of m'
-      f' at most {_LOGARITHMS:g} above that of the rate, and stays below the'
-      ' rate with the constant 1.'
-      + (f' It does not for {"; ".join(bad)}.' if bad else ' It does.')
-      + f' {_SIZE} weights, steps as the theorems say; who comes is drawn by our'
-      f' protocols. Reports have Gaussian noise of {_NOISE:g} per coordinate'
-      f' on gradients of norm 1, which alone is epsilon {local:.3g} at delta'
-      f' {_DELTA:g}: this row is about risk, not about privacy.',
+      ' logarithms. Steps and rates are as we read its damaged formulas. The'
+      ' excess risk falls with a power of the number of slots m. "Holds" means'
+      f' that this power is at most {_LOGARITHMS:g} above the power in the'
+      ' rate, and that the risk stays below the rate with the constant 1.'
+      + (f' This fails for {"; ".join(bad)}.' if bad else ' Both are so.')
+      + f' The problem has {_SIZE} weights, and steps are as the theorems say.'
+      f' Our protocols draw who comes. Reports have Gaussian noise of {_NOISE:g}'
+      ' per coordinate on gradients of norm 1. One report alone has epsilon'
+      f' {local:.3g} at delta {_DELTA:g}: this row is about risk, not about'
+      ' privacy.',
       curves=curves,
       rounds_share=most / _MOST_SLOTS,
   )

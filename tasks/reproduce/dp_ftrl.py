@@ -97,11 +97,11 @@ def run_stack_overflow(run: rows.Run) -> rows.Result:
       lines=lines,
       # One of fifteen is compared.
       verdict=rows.IN_PART if is_same else rows.FAILS,
-      why=f'{_ROUNDS:,} rounds, each user once, S2 = {s2}, delta {_DELTA:g}. The'
-      ' paper converts by Renyi divergence; the exact epsilon of the same noise'
-      ' is a little less. The paper has fifteen multipliers; these three are'
-      ' those that its text and its code name, and one has an epsilon to compare'
-      ' with.',
+      why=f'The run has {_ROUNDS:,} rounds and each user once, with squared'
+      f' sensitivity S2 = {s2} and delta {_DELTA:g}. The paper converts by'
+      ' Renyi divergence. The exact epsilon of the same noise is a little less.'
+      ' The paper has fifteen multipliers. The table has the three that its'
+      ' text and its code name. For one of these the paper prints epsilon.',
       curves=[
           rows.Curve('RDP', list(_MULTIPLIERS), printed, panel),
           rows.Curve('exact', list(_MULTIPLIERS), exact, panel),
@@ -156,11 +156,12 @@ def run_central(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.NO_NUMBER,
-      why='The paper plots accuracy over epsilon and prints no noise. These are'
-      ' the multipliers at epsilon 8 (the figure has epsilon 1 to 10) for who'
-      ' runs it: each example once in a pass,'
-      ' the same order in all passes of a tree. A tree adds noise to all its'
-      ' nodes, so its multiplier is of another noise than that of the last two.',
+      why='The paper plots accuracy over epsilon and prints no noise. The table'
+      ' has the noise multipliers for epsilon 8, for whoever runs the'
+      ' experiment (the figure has epsilon 1 to 10). Each example comes once in'
+      ' a pass, and all passes of a tree have the same order. A tree adds noise'
+      ' to all its nodes, so its multiplier does not compare with those of'
+      ' "unamplified" and "amplified".',
       curves=curves,
   )
 
@@ -202,11 +203,12 @@ def run_computation(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.NO_NUMBER,
-      why=f'Noise and report goal grow together from {_CLIENTS} clients, for'
-      f' {_ROUNDS:,} rounds over {_USERS:,} users, who come again once all have'
-      ' come. The curve of DP-FedAvg needs the noise at which it reaches the'
-      ' same accuracy, which only training on Stack Overflow gives: the'
-      ' comparison is not made here.',
+      why='The table has epsilon if noise and the number of clients in a round'
+      f' grow together, from {_CLIENTS} clients. A run has {_ROUNDS:,} rounds'
+      f' over {_USERS:,} users, who come again once all have come. The curve of'
+      ' DP-FedAvg is not compared. It needs the noise at which DP-FedAvg'
+      ' reaches the same accuracy, and only training on Stack Overflow gives'
+      ' this noise.',
       curves=curves,
   )
 
@@ -289,16 +291,18 @@ def run_overtaking(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=crossed + lines,
       verdict=rows.NO_NUMBER,
-      why='The paper plots accuracies and prints none. This is the noise of its'
-      ' methods, and of two that came later, without training: the root mean'
-      ' square over all steps of the noise on the running sum of gradients, in'
-      f' clip norms, at batches of {_BATCH} and delta {mnist.delta:g}. Sampling'
-      ' is add-or-remove-one, by PLD, and needs secret coins. The others are'
-      ' zero-out of an example, each once in a pass in the same order. A method'
-      ' without a least epsilon has more noise on the whole grid, up to epsilon'
+      why='The paper plots accuracies and prints none. The table has the noise'
+      ' of its methods and of two later ones, BLT and banded, without training.'
+      ' Noise is the root mean square over all steps of the noise on the'
+      f' running sum of gradients, in clip norms, at batches of {_BATCH} and'
+      f' delta {mnist.delta:g}. Sampling ("amplified") is accounted for'
+      ' add-or-remove-one, by PLD, and needs secret coins. The other methods'
+      ' are accounted for zero-out of an example. In these, each example comes'
+      ' once in a pass, in the same order. A method without a least epsilon has'
+      ' more noise than sampling on the whole grid, which goes up to epsilon'
       f' {ends} for the two batches. Four times the batch computes four times the'
-      ' gradients; its noise is over four. Less noise on the sum is not yet more'
-      ' accuracy.',
+      ' gradients, and its noise is divided by four. Less noise on the sum is'
+      ' not yet more accuracy.',
       curves=[
           *(
               rows.Curve(
@@ -432,7 +436,7 @@ ROWS = (
         kind=rows.TRAINING,
         data='stackoverflow.sqlite, a file of your own',
         is_testable=False,
-        why_not='The data cannot be had offline. `python -m tasks train'
-        ' stackoverflow --published --data-dir FOLDER` takes yours.',
+        why_not='The data cannot be had offline. If you have them, run `python'
+        ' -m tasks train stackoverflow --published --data-dir FOLDER`.',
     ),
 )

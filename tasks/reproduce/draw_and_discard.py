@@ -93,11 +93,12 @@ def run_epsilon(run: rows.Run) -> rows.Result:
       lines=lines,
       verdict=rows.FAILS,
       why="The paper's epsilon is of one weight. A client moves all weights at"
-      ' once, so its data get as many times that epsilon, which is no privacy.'
-      " The paper's formula for who looks later is a heuristic: beside it is"
-      ' what a weight still shows if later gradients do not depend on it, at'
-      f' delta {_DELTA:g}. The formula says less than that after'
-      f' {", ".join(below)} updates.',
+      ' once, so its data get that epsilon times the number of weights. That is'
+      " no privacy. The paper's formula for observers who look later is a"
+      ' heuristic. The last rows have it beside the exact epsilon that one'
+      f' weight still shows at delta {_DELTA:g}, if later gradients do not'
+      ' depend on that weight. The formula gives less than the exact epsilon'
+      f' after {", ".join(below)} updates.',
       curves=[
           rows.Curve('the formula (UNCERTIFIED)', updates, printed, panel),
           rows.Curve('exact, for one weight', updates, exact, panel),
@@ -143,10 +144,12 @@ def run_spread(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.HOLDS if holds else rows.FAILS,
-      why=f'Noise without gradients, k = {_INSTANCES}, {_WEIGHTS} weights. Draw'
-      ' and discard keeps the variance k / 2 that it starts with. Where the'
-      ' drawn instance is replaced, it grows by 1 / k an update. "Paper" is what'
-      f' these formulas give, and "holds" means within {_TOLERANCE:.0%}.',
+      why=f'The simulation has noise without gradients, k = {_INSTANCES}'
+      f' instances and {_WEIGHTS} weights. Draw and discard keeps the variance'
+      ' k / 2, in noise variances, with which it starts. If the drawn instance'
+      ' is replaced instead, the variance grows by 1 / k an update. "Paper" is'
+      f' the value of these formulas, and "holds" means that ours is within'
+      f' {_TOLERANCE:.0%}.',
       curves=curves,
       rounds_share=updates / _UPDATES,
   )

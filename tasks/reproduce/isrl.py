@@ -87,12 +87,12 @@ def run_noise(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.IN_PART,
-      why=f'n = {_RECORDS}, {_ROUNDS} rounds of K = {batch}, delta 1/n^2, one'
-      ' record replaced. "Paper" is the epsilon that the noise is printed for.'
-      f' The noise of minibatch SGD keeps it for {", ".join(kept)}, not above.'
-      f' Local SGD takes K R = {batch * _ROUNDS:,} steps of one record, and its'
-      ' noise keeps none of them; at 18 no epsilon is certified. Our tables use'
-      ' calibrated noise for both.',
+      why=f'The setting is n = {_RECORDS} records, {_ROUNDS} rounds of'
+      f' K = {batch}, delta 1/n^2 and one record replaced. "Paper" is the epsilon for which'
+      f' the noise is printed. The noise of minibatch SGD keeps it for'
+      f' {", ".join(kept)}, and not above. Local SGD takes K R = {batch * _ROUNDS:,} steps of one'
+      ' record. Its noise keeps none of the printed epsilons, and at 18 no'
+      ' epsilon is certified. Our tables use calibrated noise for both.',
       curves=[
           rows.Curve(
               name,

@@ -242,17 +242,17 @@ def run(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.FAILS if above else rows.HOLDS,
-      why='The paper prints rates without constants, and no measured risk; the'
+      why='The paper prints rates without constants, and no measured risk. The'
       ' constants here are ours. "Holds" means that every mean is within its'
       ' bound'
       + (f', which {"; ".join(above)} is not.' if above else ', as it is.')
-      + f' {_SILOS} silos of {_RECORDS:,} records with different means,'
-      f' {_SIZE} weights, delta {_DELTA:g}; the model starts with a risk of'
-      f' {start:.3g}. The rounds of one pass are those of the least bound.'
-      ' The noise of secure sums is drawn as Gaussian noise of their variance.'
-      ' They protect a record by the noise of all silos, so trust in the'
-      ' other silos buys their lower risk. Lower bounds are not drawn: we have'
-      ' no constants for them.',
+      + f' There are {_SILOS} silos of {_RECORDS:,} records with different'
+      f' means, and {_SIZE} weights. Delta is {_DELTA:g}, and the model starts'
+      f' with a risk of {start:.3g}. One pass has the number of rounds with the'
+      ' least bound. Gaussian noise of the same variance stands for the noise'
+      ' of secure sums. Secure sums protect a record by the noise of all silos,'
+      ' so their lower risk costs trust in the other silos. Lower bounds are'
+      ' not drawn, because we have no constants for them.',
       curves=curves,
   )
 

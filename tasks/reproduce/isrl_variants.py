@@ -77,15 +77,15 @@ def run(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.NO_NUMBER,
-      why=f'The paper has no experiment with these. {rounds} rounds of one pass,'
-      ' delta 1/n^2 of the smallest hospital; the step is that of the least'
-      ' bound, and was not tuned. The noise'
-      ' of secure sums is shared, so their trust is another: in the summation,'
-      ' and in the other hospitals. Shuffled minibatch SGD at epsilon'
-      f' {_SHUFFLED["epsilon"]:g}, n = {_SHUFFLED["num_records"]:,} and'
-      f' {_SHUFFLED["num_rounds"]} rounds of K = {_SHUFFLED_BATCH} needs the'
-      ' noise shown, over that without a shuffler: at 1 a shuffler saves'
-      ' nothing, and the method is noisy minibatch SGD.',
+      why=f'The paper has no experiment with these. A run has {rounds} rounds'
+      ' of one pass, and delta 1/n^2 of the smallest hospital. The step is that'
+      ' of the least bound, and was not tuned. Secure sums share their noise,'
+      ' so they need trust in the summation and in the other hospitals. The'
+      ' first rows are for shuffled minibatch SGD at epsilon'
+      f' {_SHUFFLED["epsilon"]:g}, n = {_SHUFFLED["num_records"]:,} and {_SHUFFLED["num_rounds"]} rounds'
+      f' of K = {_SHUFFLED_BATCH}. They show its noise over the noise without a'
+      ' shuffler. At 1 a shuffler saves nothing, and the method is noisy'
+      ' minibatch SGD.',
       curves=curves,
       rounds_share=rounds / _ROUNDS,
   )

@@ -22,12 +22,12 @@ _HEAD = """# The papers' experiments, beside ours
 data are on this machine. `python -m tasks reproduce NAME` runs one, prints its table
 and draws its figure. The same command resumes a stopped run.
 
-A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*.
-*Not testable here* is a row whose data cannot be had offline, *not run* one that we
-have not run. A run with less than a tenth of the rounds or a quarter of the population
-does not count as the paper's setting, and says so. Numbers that are UNCERTIFIED come
-from formulas that do not hold. Ours are rounded to the nearest digit; `tff-dp account`
-rounds up.
+A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*. A
+row is *not testable here* if its data cannot be had offline, and *not run* if we have
+not run it. A run with less than a tenth of the rounds or a quarter of the population
+does not count as the paper's setting, and says so. Numbers marked UNCERTIFIED come
+from formulas that do not hold. Our numbers are rounded to the nearest digit, while
+`tff-dp account` rounds up.
 """
 
 
@@ -87,7 +87,8 @@ def text() -> str:
   parts += ['', '## Not run, not testable here', '']
   for row in table.ROWS:
     if stored(row.name) is None:
-      why = row.why_not or 'No run yet; `python -m tasks reproduce` has it.'
+      command = f'`python -m tasks reproduce {row.name}`'
+      why = row.why_not or f'Not run yet. {command} runs it.'
       parts.append(f'* `{row.name}`: {why}')
   return '\n'.join(parts) + '\n'
 

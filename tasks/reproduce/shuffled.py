@@ -109,13 +109,14 @@ def run_renyi(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.IN_PART,
-      why=f'n = {_CLIENTS:,}, rate {_RATE:g}, epsilon0 {_LOCAL_EPSILON:g}, delta'
-      ' 1/n. Theorem 2 as printed has the rate g for k / n and misprinted'
-      ' exponents, and is no bound: at small n it is below the exact divergence'
-      ' ([section 10](proofs_shuffling.md#10-published-steps-that-fail)).'
-      f' Here it is {"" if is_below else "not always "}below its repaired form,'
-      ' which holds, and above the numerical bounds, which are several times'
-      ' less than either. The lower bound holds.',
+      why=f'The setting is n = {_CLIENTS:,} clients, rate {_RATE:g}, epsilon0'
+      f' {_LOCAL_EPSILON:g} and delta 1/n. Theorem 2 as printed has the rate g'
+      ' where k / n belongs, for a round with k reports, and misprinted'
+      ' exponents. It is no bound: at small n it is below the exact divergence'
+      ' ([section 10](proofs_shuffling.md#10-published-steps-that-fail)). In'
+      f' this setting it is {"" if is_below else "not always "}below its'
+      ' repaired form, which holds. Both forms are above the numerical bounds,'
+      ' which are several times less. The lower bound holds.',
       curves=curves,
   )
 
@@ -171,12 +172,13 @@ def run_table(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.FAILS,
-      why='The paper states no delta; ours is 1/n. Its epsilons rest on its'
-      ' lemma 3, which bounds nothing. For LDP-SGD what holds is above what it'
-      ' prints, for federated DP-SGD far below. "Lemma 3 without shuffling" is'
-      " the comparison of the paper's appendix B as we read it; we found no"
-      ' delta that gives its 0.80. Strong composition is a comparison of ours.'
-      ' That amplification saves at least a factor of three holds.',
+      why='The paper states no delta, and ours is 1/n. Its epsilons rest on its'
+      ' lemma 3, which bounds nothing. For LDP-SGD the epsilon that holds is'
+      ' above the printed one. For federated DP-SGD it is far below the printed'
+      ' one. "Lemma 3 without shuffling" is the comparison of the paper\'s'
+      ' appendix B as we read it. We found no delta that gives its 0.80. "Strong'
+      ' composition" is a comparison of ours. The claim that amplification'
+      ' saves at least a factor of three holds.',
   )
 
 
