@@ -88,11 +88,12 @@ def run_noise(run: rows.Run) -> rows.Result:
       lines=lines,
       verdict=rows.IN_PART,
       why=f'The setting is n = {_RECORDS} records, {_ROUNDS} rounds of'
-      f' K = {batch}, delta 1/n^2 and one record replaced. "Paper" is the epsilon for which'
-      f' the noise is printed. The noise of minibatch SGD keeps it for'
-      f' {", ".join(kept)}, and not above. Local SGD takes K R = {batch * _ROUNDS:,} steps of one'
-      ' record. Its noise keeps none of the printed epsilons, and at 18 no'
-      ' epsilon is certified. Our tables use calibrated noise for both.',
+      f' K = {batch}, delta 1/n^2 and one record replaced. "Paper" is the'
+      ' epsilon for which the noise is printed. The noise of minibatch SGD'
+      f' keeps it for {", ".join(kept)}, and not above. Local SGD takes'
+      f' K R = {batch * _ROUNDS:,} steps of one record. Its noise keeps none of'
+      ' the printed epsilons, and at 18 no epsilon is certified. Our tables use'
+      ' calibrated noise for both.',
       curves=[
           rows.Curve(
               name,

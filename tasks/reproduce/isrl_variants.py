@@ -82,8 +82,8 @@ def run(run: rows.Run) -> rows.Result:
       ' of the least bound, and was not tuned. Secure sums share their noise,'
       ' so they need trust in the summation and in the other hospitals. The'
       ' first rows are for shuffled minibatch SGD at epsilon'
-      f' {_SHUFFLED["epsilon"]:g}, n = {_SHUFFLED["num_records"]:,} and {_SHUFFLED["num_rounds"]} rounds'
-      f' of K = {_SHUFFLED_BATCH}. They show its noise over the noise without a'
+      f' {_SHUFFLED["epsilon"]:g}, n = {_SHUFFLED["num_records"]:,} and'
+      f' {_SHUFFLED["num_rounds"]} rounds of K = {_SHUFFLED_BATCH}. They show its noise over the noise without a'
       ' shuffler. At 1 a shuffler saves nothing, and the method is noisy'
       ' minibatch SGD.',
       curves=curves,
