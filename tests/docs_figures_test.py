@@ -101,7 +101,7 @@ _CHECK_INS = (
     ('| {0.06531} |\n', f'{_AVERAGED} --local-epsilon 0.25'),
     ('| {0.2468} |\n', f'{_AVERAGED} --local-epsilon 0.5'),
 )
-_ISRL_PROOFS = (('only: {8.624785} on', _ONE_PASS),)
+_ISRL_PROOFS = (('\nis {8.624785} clip norms', _ONE_PASS),)
 _TASKS = (
     (
         'the same noise, {3.984} and 4.028 clip norms',
@@ -111,9 +111,9 @@ _TASKS = (
 )
 _TUTORIAL = (
     (
-        'It prints {2.179}: the',
-        'calibrate dp-ftrl --mechanism blt --rounds 100 --min-index-gap 20'
-        ' --epsilon 8 --delta 1e-4',
+        'It prints {4.712}: the',
+        'calibrate dp-ftrl --mechanism blt --rounds 124 --min-index-gap 62'
+        ' --epsilon 2 --delta 1e-5',
     ),
 )
 _BY_DEFAULT = (
@@ -228,8 +228,8 @@ class DocsFiguresTest(parameterized.TestCase):
     for epsilon, quoted, rows in (
         (8, ['squares of 1.96 for cyclic', 'and 2.14 for BLT\n'],
          ('cyclic', 'blt')),
-        (2, ['prints 4.46 and 7.30,'], ('cyclic', 'blt')),
-        (0.5, ['0.5 8.50 and\n26.38, where random allocation has 22.73'],
+        (2, ['are 4.46 and 7.30.'], ('cyclic', 'blt')),
+        (0.5, ['are 8.50 and 26.38, and\nrandom allocation has 22.73'],
          ('cyclic', 'blt', 'random')),
     ):
       for each in quoted:

@@ -293,6 +293,7 @@ class ChartsTest(parameterized.TestCase):
   def test_steps_never_go_below_what_holds(self):
     points = [(1e-8, 3.0), (1e-6, 2.00001), (1e-5, 1.0)]
     axes = mock.MagicMock()
+    axes.xaxis.get_data_interval.return_value = (1e-8, 1e-5)
     charts.draw_curve(axes, points, delta=1e-6)
     (deltas, epsilons), options = axes.plot.call_args_list[0]
     self.assertEqual(list(zip(deltas, epsilons)), points)
