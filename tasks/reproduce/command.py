@@ -84,13 +84,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--write-page',
       action='store_true',
-      help='write docs/reproductions.md from the results in the repository',
+      help='write docs/reproductions.md and its figures from the results in the'
+      ' repository',
   )
 
 
 def main(settings: Settings, *, progress: str) -> int:
   """Does what the flags say and returns the exit code."""
   if settings.write_page:
+    page.write_figures()
     page.write()
     print(page.PATH)
   elif settings.name is None:
@@ -173,11 +175,11 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
     if result.curves:
       figure = page.figure_of(row.name)
       figure.parent.mkdir(exist_ok=True)
-      page.draw(result, figure)
+      page.draw(row, content, figure)
     page.write()
   print(page.section(row, content))
   if result.curves:
-    page.draw(result, folder / _FIGURE)
+    page.draw(row, content, folder / _FIGURE)
     print(folder / _FIGURE)
   print(folder / _RESULT)
 

@@ -6,7 +6,10 @@ import json
 import math
 import pathlib
 import re
+import textwrap
 from typing import Any
+
+import numpy as np
 
 from tasks.reproduce import rows
 from tasks.reproduce import table
@@ -15,6 +18,10 @@ _FOLDER = pathlib.Path(__file__).resolve().parent
 PATH = _FOLDER.parents[1] / 'docs' / 'reproductions.md'
 # Values of x that are all named on a logarithmic axis.
 _MOST_TICKS = 8
+# Distance of two curves' points at the same x, as a share of the largest x.
+_ASIDE = 0.006
+# Characters in a line of a panel's title.
+_TITLE_WIDTH = 75
 _HEAD = """# The papers' experiments, beside ours
 
 `python -m tasks reproduce --write-page` writes this page from the results in
@@ -98,6 +105,13 @@ def write() -> None:
   PATH.write_text(text(), encoding='utf-8')
 
 
+def write_figures() -> None:
+  """Draws the kept figures again, from the stored results."""
+  for row in table.ROWS:
+    if figure_of(row.name).exists():
+      draw(row, stored(row.name), figure_of(row.name))
+
+
 def section(row: rows.Row, content: dict[str, Any]) -> str:
   """Returns what a run gave, in Markdown."""
   result = rows.Result.from_json(content)
@@ -127,19 +141,32 @@ def section(row: rows.Row, content: dict[str, Any]) -> str:
   return '\n\n'.join([*parts, '\n'.join(lines)])
 
 
-def draw(result: rows.Result, path: pathlib.Path) -> None:
-  """Draws the curves, a panel for each pair of axes."""
+def draw(row: rows.Row, content: dict[str, Any], path: pathlib.Path) -> None:
+  """Draws the curves of a stored result, a panel for each pair of axes."""
   from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
 
+  result = rows.Result.from_json(content)
   panels = list(dict.fromkeys(curve.panel for curve in result.curves))
+  columns = min(2, len(panels))
+  lines = -(-len(panels) // columns)
   figure = figure_lib.Figure(
-      figsize=(6.4 * len(panels), 4.8), layout='constrained'
+      figsize=(6.4 * columns, 4.8 * lines), layout='constrained'
   )
-  for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels):
+  all_axes = figure.subplots(lines, columns, squeeze=False).ravel()
+  for axes in all_axes[len(panels) :]:
+    axes.remove()
+  for axes, panel in zip(all_axes, panels):
     of_panel = [curve for curve in result.curves if curve.panel == panel]
-    for curve in of_panel:
+    ends = [x for curve in of_panel for x in curve.x]
+    is_log = min(ends) > 0 and max(ends) > 20 * min(ends)
+    for index, curve in enumerate(of_panel):
+      x = np.array(curve.x, float)
+      if curve.spread is not None:
+        # A little beside each other, so that no bar hides another.
+        place = index - (len(of_panel) - 1) / 2
+        x = x * 1.015**place if is_log else x + _ASIDE * max(ends) * place
       axes.errorbar(
-          curve.x,
+          x,
           [math.nan if y is None else y for y in curve.y],
           yerr=curve.spread,
           marker='o',
@@ -153,8 +180,7 @@ def draw(result: rows.Result, path: pathlib.Path) -> None:
     shown = [y for curve in of_panel for y in curve.y if y is not None]
     if min(shown) > 0 and max(shown) > 20 * min(shown):
       axes.set_yscale('log')
-    ends = [x for curve in of_panel for x in curve.x]
-    if min(ends) > 0 and max(ends) > 20 * min(ends):
+    if is_log:
       axes.set_xscale('log')
       places = sorted(set(ends))
       if len(places) <= _MOST_TICKS:
@@ -162,6 +188,12 @@ def draw(result: rows.Result, path: pathlib.Path) -> None:
         axes.set_xticks([], minor=True)
     axes.grid(alpha=0.3)
     axes.legend(fontsize='small')
+  title = f'{row.paper}, {row.item}'
+  if content['scale'] != 1 and row.kind != rows.ACCOUNTING:
+    title += f' (scale {content["scale"]:g})'
+  figure.suptitle(
+      textwrap.fill(title, _TITLE_WIDTH * columns), fontsize='medium'
+  )
   figure.savefig(path, dpi=120)
 
 
