@@ -93,6 +93,22 @@ class SiloLedgerTest(absltest.TestCase):
     self.assertEqual(entry['messages'], {'north': 1, 'south': 2})
     self.assertEqual(ledger.plan.absences, {'north': (1, 3)})
 
+  def test_a_repeated_round_takes_no_payment_back(self):
+    ledger = _plan().ledger(delta=_DELTA)
+    first = ledger.record(1, ['north', 'south'])
+    for others in (['south'], ['north'], []):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'recorded with the silos'
+      ):
+        ledger.record(1, others)
+    self.assertEqual(ledger.record(1, ['south', 'north']), first | {
+        'silos': ['south', 'north']
+    })
+    ledger.record(2, ['south'])
+    with self.assertRaises(_checks.PrivacyRefusedError):
+      ledger.record(1, ['south'])
+    self.assertEqual(ledger.plan.present(1), ('north', 'south'))
+
   def test_silo_beyond_its_budget_is_refused_and_nobody_pays(self):
     free = _plan()
     plan = _plan(north=free.epsilon(num_rounds=1, member='north'))

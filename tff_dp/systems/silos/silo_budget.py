@@ -73,14 +73,24 @@ class SiloLedger(budget.BudgetLedger):
     Call this method before they send. If it raises an error, no silo has paid.
 
     Args:
-      round_index: Index of the round, see base class.
+      round_index: Index of the round, see base class. The last recorded round
+        may be recorded again only with the same silos.
       members: Names of the silos that send. `None` means those in the plan.
     """
     if members is None or round_index > self.num_rounds:
       return super().record(round_index)
     members = list(members)
     planned = self.plan
-    self._take(planned.with_present(round_index, members))
+    came = planned.with_present(round_index, members)
+    if round_index <= self.rounds_recorded and came is not planned:
+      raise _checks.PrivacyRefusedError(
+          f'round {round_index} was recorded with the silos'
+          f' {planned.present(round_index)}, not {sorted(members)}',
+          why='a silo that has sent has paid, and pays again if it sends again',
+          way_out='repeat the round with the same silos, or go on with round'
+          f' {self.rounds_recorded + 1}',
+      )
+    self._take(came)
     try:
       return super().record(round_index) | {'silos': members}
     except _checks.PrivacyRefusedError:
