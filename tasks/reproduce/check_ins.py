@@ -101,11 +101,11 @@ def run_users(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.IN_PART,
-      why='The paper says "an order of magnitude fewer users". At the epsilon'
-      f' of {_USERS:,} users and delta {_DELTA:g}, its theorem needs fewer'
-      ' users than the older bound, by a factor of about 4 exp(epsilon0), which'
-      ' is five to nine. The bound by clones, which is later, saves a factor of'
-      ' more than ten.',
+      why='The paper says "an order of magnitude fewer users". The older bound'
+      f' has some epsilon for {_USERS:,} users at delta {_DELTA:g}. For the'
+      " same epsilon, the paper's theorem needs fewer users, by a factor of"
+      ' about 4 exp(epsilon0), which is five to nine. The bound by clones,'
+      ' which is later, saves a factor of more than ten.',
   )
 
 

@@ -113,11 +113,15 @@ def write_epsilons(
 
 
 def write_epsilon_by_round(path: str, run: events.PlanRun) -> None:
-  """Writes a PNG with the epsilon of a run that stops after each round.
+  """Writes a PNG with epsilon against the round after which a run stops.
+
+  A second line has the epsilon without amplification, if it differs. About a
+  dozen rounds are computed, more of them at the start.
 
   Args:
     path: The file.
-    run: The run. Rounds beyond its `num_rounds` are not drawn.
+    run: The run. The axis ends at its `num_rounds`, or at the plan's if that is
+      `None`.
   """
   plan, last = run.plan, run.num_rounds or run.plan.num_rounds
   lines = {'epsilon of the run so far': {}, _NAMES['none']: {}}

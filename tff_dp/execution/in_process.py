@@ -137,10 +137,10 @@ class _Engine:
 def close_from_anywhere(close: Callable[[], None]) -> None:
   """Closes a context, even while the thread that had it is ending.
 
-  Python has already forgotten such a thread, and would register it again for
-  ever if it waited for other threads. So a new thread closes the context. Only
-  in the main thread, which also handles the end of the interpreter, the context
-  is closed at once.
+  Closing waits for threads. Python has already dropped an ending thread from
+  its list of threads. If such a thread waited, Python would list it a second
+  time, and never drop it again. So a new thread closes the context. The main
+  thread, which also handles the end of the interpreter, closes it itself.
   """
   if threading.get_ident() == threading.main_thread().ident:
     close()

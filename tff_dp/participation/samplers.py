@@ -310,11 +310,15 @@ def build(
 
 
 def probe(kind: str) -> str:
-  """Returns a hash of fixed draws, equal on machines that draw equal cohorts.
+  """Returns a text that is equal on machines that draw equal cohorts.
 
-  A resumed pass with other draws would give some clients two slots, so a resume
-  compares this hash. The coins of the literal sampler are the same on every
-  machine.
+  A run that resumes in the middle of a pass compares it. If the draws differed,
+  the rest of the pass could take a client a second time.
+
+  Args:
+    kind: Kind of sampler, one of `KINDS`. For 'fast' the text is a hash of
+      fixed draws of NumPy. For 'literal' it is constant, because these coins
+      are the same on every machine.
   """
   if kind == LITERAL:
     return LITERAL

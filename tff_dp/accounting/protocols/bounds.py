@@ -282,7 +282,7 @@ def unit_of(leaves: Sequence[dp_accounting.DpEvent]) -> Unit:
 def without_protocol(
     report: local_profiles.LocalReport, count: int
 ) -> Bound:
-  """Returns the bound 'none' of local reports: the loss without amplification.
+  """Returns the bound named 'none' for local reports, without amplification.
 
   It is the loss if the adversary sees each report by itself.
 
@@ -309,7 +309,7 @@ def nobody(name: str, count: int) -> Bound:
 def noise_at_the_server(
     event: dp_accounting.DpEvent, count: int, relation: Relation
 ) -> Bound:
-  """Returns the bound 'none' of noised sums: the loss without amplification.
+  """Returns the bound named 'none' for noised sums, without amplification.
 
   It is the loss if the adversary knows whose contributions are in each sum.
 

@@ -172,7 +172,9 @@ def _set_up(node, sequence, iterator) -> list:
 def _get_next(node, iterator) -> list:
   _check_is_iterator(node, iterator)
   if iterator.sequence is None:
-    raise errors.NotPlainError(f'{node.name} reads an iterator without data')
+    raise errors.NotPlainError(
+        f'{node.name} reads an iterator before it has a dataset'
+    )
   found = Optional(iterator.sequence, iterator.index)
   iterator.index += 1
   return [found]

@@ -433,9 +433,10 @@ class Program:
       kind: Form of the clients' sequences, as in `chunks.stack_specs`.
 
     Returns:
-      The function, or None if clients must come one after the other. This is so
-      if they have no sequence to loop over, if their results are not only
-      summed, or if their work may not be a pure function.
+      The function, or None if there is none. There is one only if the clients
+      have rows in memory (`Kind.ROWS` or `Kind.BATCHES`), if the pass has no
+      `federated_select` and only sums their results, and if `vectorized` lists
+      every operation of their work.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)

@@ -48,7 +48,7 @@ _IN_ORDER = re.compile(
     f'Assert|PrintV2|{_DRAW.pattern}|Anonymous(Mutable)?HashTable'
     '|InitializeTableV2|LookupTable(Find|Size|Insert|Import|Export)V2'
 )
-# Operations of loops of TensorFlow 1, which cannot be walked by nodes.
+# Loops and conditionals of TensorFlow 1, which cannot be walked by nodes.
 _OLD = re.compile('Enter|Exit|Merge|NextIteration|Switch|LoopCond')
 
 
@@ -272,7 +272,9 @@ class _Scope:
           waiting.pop()
           continue
         if _OLD.fullmatch(node.op):
-          raise errors.NotPlainError(f'{node.name} is in an old kind of loop')
+          raise errors.NotPlainError(
+              f'{node.name} ({node.op}) is control flow of TensorFlow 1'
+          )
         needed = list(node.input)
         if self._can_be_later(node):
           del needed[1]

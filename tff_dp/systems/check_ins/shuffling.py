@@ -378,19 +378,22 @@ def cells_of(
     out_probability: float,
     in_probability: float,
 ) -> Cells:
-  """Returns the cells of J ~ Bin(others, clone_probability), for given others.
+  """Returns the cells that the adversary may see of a crowd, see `Cells`.
 
-  Cells with s = 0 are left out, because the target's data change nothing there.
-  If the probabilities of in and out do not sum to 1, the rest is an outcome
-  that is visible but does not tell the two inputs apart.
+  The adversary knows the number of other clients. Each of them is a clone with
+  the given probability, so there are J ~ Bin(others, clone_probability) clones.
+  As in the module's docstring, s is J if the target is out, and J + 1 if it is
+  in. Cells with s = 0 are left out, because the target's data change nothing
+  there. If the probabilities of in and out do not sum to 1, the rest is an
+  outcome that is visible but does not tell the two inputs apart.
 
   Args:
-    num_others: Numbers of other clients, which the adversary sees and the
-      target does not influence, shape [blocks].
-    masses: Probability of each number, shape [blocks].
+    num_others: Possible numbers of other clients, which the target does not
+      influence, shape [blocks].
+    masses: Probability of each of these numbers, shape [blocks].
     clone_probability: Probability that one of the others is a clone.
     out_probability: Probability that the target is out.
-    in_probability: Probability that the target is in and of either type.
+    in_probability: Probability that the target is in, with type 0 or type 1.
   """
   num_others = np.asarray(num_others)
   windows = [window(int(others), clone_probability) for others in num_others]

@@ -232,10 +232,10 @@ class DpFtrlPlan(base.Plan):
   def profiles(
       self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
   ) -> tuple[guesses.Profile, ...]:
-    """See base class. Returns one profile, and one of its pairs has epsilon 0.
+    """See base class. Returns one profile, whose first pair has epsilon 0.
 
-    Each delta is exact for a Gaussian mechanism with `sigma()`, plus
-    `missing_delta`, because the real draws are bounded.
+    Each delta is that of a Gaussian mechanism with `sigma()`, which is exact,
+    plus `missing_delta`, because the draws of a computer are bounded.
     """
     del is_amplified
     sigma = self.sigma(num_rounds=num_rounds)
