@@ -121,7 +121,10 @@ def installed_version(distribution: str) -> str | None:
 
 
 def worker_binary() -> pathlib.Path | None:
-  """Returns the path of TFF's C++ runtime, or None if TFF is not installed.
+  """Returns the path of TFF's C++ runtime, or None if TFF has no folder.
+
+  TFF has no folder if it is not installed, or was not loaded from files. The
+  file at the returned path may be missing.
 
   Checked against TFF 0.87.0, which ships it as `data/worker_binary` and offers
   no public way to find it. Does not import TFF.

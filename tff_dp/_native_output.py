@@ -60,7 +60,7 @@ class Diversion:
         file is appended to.
 
     Raises:
-      OSError: The file cannot be opened.
+      OSError: If the file cannot be opened.
     """
     global _num_open, _stand_in
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
@@ -76,7 +76,7 @@ class Diversion:
     """Returns a block in which the output goes to the file.
 
     Raises:
-      OSError: The system refuses to redirect the output.
+      OSError: If the system refuses to redirect the output.
     """
     _enter(self._file)
     try:

@@ -154,6 +154,11 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
   They are TensorFlow's own, except where the radius of two normals in a row is
   too large for the resolution of TensorFlow's uniform. Such a pair keeps its
   angle and gets a new radius.
+
+  Args:
+    shape: Shape of the result, known when the graph is built.
+    key: Secret key, int64 of shape [2]. It must not be used for anything else.
+    dtype: Type of the result, `tf.float32` or `tf.float64`.
   """
   shape = tf.TensorShape(shape).as_list()
   num, limit = math.prod(shape), draws.squared_radius_limit(dtype.size)

@@ -199,6 +199,9 @@ def loss(event: dp_accounting.DpEvent) -> composition.Loss:
   Args:
     event: The event, stated for zero-out (see the top of this module), without
       protocol events.
+
+  Raises:
+    PrivacyRefusedError: If method 'pld' cannot account for the event.
   """
   parts = _parts(event, 'pld', _ZERO_OUT)
   if parts.is_empty:
@@ -407,11 +410,11 @@ def _pld_error(parts: _Parts) -> float:
 def _best_order(parts: _Parts, value_and_order: Callable) -> float:
   """Returns the smallest value over the orders tried. Upper bound.
 
-  Every order gives a valid bound. The grid moves until its best order is not
-  its last one, and is then refined around that order. Sampled mechanisms are
-  tried at whole orders only, where the divergence is a finite sum. For a
-  fractional order dp_accounting 0.4 truncates the series so early that the
-  result can lie below the true value.
+  Every order gives a valid bound. The grid moves up until its best order is not
+  its last one, and is then refined around that order. For sampled mechanisms
+  the grid does not move, and only whole orders are tried, where the divergence
+  is a finite sum. For a fractional order dp_accounting 0.4 truncates the series
+  so early that the result can lie below the true value.
 
   Args:
     parts: Parts of the event.

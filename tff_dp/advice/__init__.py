@@ -8,8 +8,8 @@
     best = advice.advise(setting).offers[0]
 
 Every system gets the same clients, the same number of reports in a round, the
-same rounds, epsilon and delta, and the least noise that its own accountant
-allows. They are compared by one number:
+same rounds, epsilon and delta, and nearly the least noise that its own
+accountant allows. The systems are compared by one number:
 
     error   standard deviation of the noise on the mean update of a round, per
             weight, in clip norms

@@ -37,13 +37,14 @@ class Setting:
     rounds: Number of rounds of the whole run.
     parameters: Number of weights of the model.
     epsilon: Epsilon of the whole run, above 0.
-    delta: Target delta, in (0, 1). Default: population^-1.1, or records^-2 if
-      the unit is a record. Fewer than 100 clients, or a single record, have no
-      default.
+    delta: Target delta, above 0 and at most 0.1. Default: population^-1.1 with
+      two digits, or records^-2 if the unit is a record. Fewer than 100 clients,
+      or a single record, have no default.
     trust: Level of trust, one of `TRUST`.
     neighboring_relation: Relation under which clients' epsilons must hold.
-      Default: zero-out. Local reports are always accounted under replace-one,
-      which implies zero-out. Must be `None` if the unit is a record.
+      Default: zero-out. The epsilon of local reports is always that of
+      replace-one, which also holds for zero-out. Must be `None` if the unit is
+      a record.
     max_participations: Largest number of rounds of one client if the server
       chooses. `None` for as many as the gap allows.
     min_index_gap: Smallest difference of the indices of two rounds of one
@@ -135,7 +136,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Offer:
-  """A system that fits, with the least noise that its accountant allows.
+  """A system that fits, with nearly the least noise that epsilon allows.
 
   Attributes:
     system: Name of the system, a key of `systems.offers()`.

@@ -46,7 +46,10 @@ def least_noise_multiplier(
     reports: int,
     known: float = math.inf,
 ) -> float:
-  """Returns the least noise multiplier of a plan within the budget.
+  """Returns nearly the least noise multiplier of a plan within the budget.
+
+  The epsilon of the returned multiplier was computed and is within the budget.
+  The multiplier has at most four digits.
 
   Args:
     setting: Known facts.
@@ -54,6 +57,9 @@ def least_noise_multiplier(
     reports: Largest number of reports of one client.
     known: Least noise multiplier of the plans that were tried before. If this
       plan needs more, the result is infinity.
+
+  Raises:
+    ArgumentError: If even the largest noise that is tried costs more.
   """
   base = plan_of(1.0)
   relation = relation_of(setting, base)
@@ -97,7 +103,10 @@ def least(
     parameter_of: Function from an amount of noise to the parameter that sets
       it. It rounds to few digits, so that people can copy the parameter.
     start: First amount of noise to try.
-    target: Privacy budget.
+    target: Largest allowed epsilon.
+
+  Raises:
+    ArgumentError: If even the largest noise that is tried costs more.
   """
   noise = search.least_within(
       target,

@@ -225,7 +225,9 @@ def named_as_flags(names: Mapping[str, str]):
 def run(
     command: Callable[[list[str]], int], words: Sequence[str], *, stopped: str
 ) -> int:
-  """Runs a command and returns its exit code, however the command ends.
+  """Runs a command and returns its exit code, also after an error.
+
+  A `SystemExit` of the command, such as after `--help`, is not caught.
 
   Args:
     command: Function from the words without `--debug` to an exit code.
@@ -250,7 +252,13 @@ def run(
 
 
 def show(what: str, *, why: str = '', way_out: str = '') -> None:
-  """Prints up to three lines on stderr."""
+  """Prints an error on stderr, with its reason and a way out if given.
+
+  Args:
+    what: The error.
+    why: Reason, or ''.
+    way_out: Alternative to try, or ''.
+  """
   lines = [f'error: {what}']
   if why:
     lines.append(f'why: {why}')
@@ -262,7 +270,7 @@ def show(what: str, *, why: str = '', way_out: str = '') -> None:
 
 
 def report(error: Exception) -> int:
-  """Prints an error in up to three lines and returns its exit code."""
+  """Prints an error as `show` does and returns its exit code."""
   if isinstance(error, _checks.ArgumentError):
     # A flag that was left out is `None`.
     is_missing = error.value is None

@@ -36,6 +36,13 @@ def check(path: str) -> None:
   """Raises if `--plot` cannot write its file, or if matplotlib is missing.
 
   It is called before the work.
+
+  Args:
+    path: The file.
+
+  Raises:
+    ImportError: If matplotlib is missing.
+    ArgumentError: If the file cannot be written.
   """
   if importlib.util.find_spec('matplotlib') is None:
     raise ImportError('--plot needs matplotlib, which is not installed')

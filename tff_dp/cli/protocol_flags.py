@@ -224,7 +224,11 @@ def write_plot(
 
 
 def passes_of(arguments) -> int:
-  """Returns the number of passes through all slots."""
+  """Returns the number of passes through all slots, 1 without `--rounds`.
+
+  Raises:
+    ArgumentError: If the rounds are not a multiple of the slots.
+  """
   if arguments.rounds is None:
     return 1
   if arguments.slots > arguments.rounds:
@@ -239,7 +243,12 @@ def passes_of(arguments) -> int:
 
 
 def too_long(arguments, name: str) -> _checks.ArgumentError:
-  """Returns the error about slots that exceed the rounds of a run."""
+  """Returns the error about more slots than the run has rounds.
+
+  Args:
+    arguments: The flags.
+    name: Name of the flag that limits the slots, 'rounds' or 'population'.
+  """
   return _checks.ArgumentError(
       'slots',
       arguments.slots,

@@ -86,13 +86,17 @@ def build(
       smallest gap between participations of a client and the rounds per tree.
       Default for 'banded-inverse': 16, or the rounds per tree if fewer.
     num_buffers: Number of buffers of 'blt'. Default: 3.
-    error: Error to minimise: the largest variance of the noise over the rounds
-      ('max', the default), or the mean ('mean').
+    error: Error to minimise at equal privacy: the largest variance of the noise
+      over the rounds ('max', the default), or the mean ('mean').
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
     complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
       empty rounds, before the next one begins.
+
+  Raises:
+    ArgumentError: If an option is out of range, or if the mechanism does not
+      use it.
   """
   _checks.one_of(tuple(BY_NAME), name=name)
   pattern = mechanism_lib.pattern_of(participation)

@@ -43,10 +43,12 @@ class Row:
   """A mechanism with its errors and costs.
 
   Attributes:
-    name: Key of `catalogue.BY_NAME`.
+    name: Key of `catalogue.BY_NAME`. In `tff-dp compare` also the name of
+      another system's row, such as 'random-allocation'.
     mechanism: Mechanism of the row.
-    rmse: Error sqrt(S2 mean_t Var(b_t)).
-    max_error: Error sqrt(S2 max_t Var(b_t)).
+    rmse: Error sqrt(S2 mean_t Var(b_t)) at sigma_eff = 1, or at the budget of
+      `tff-dp compare`.
+    max_error: Error sqrt(S2 max_t Var(b_t)), at the same privacy as `rmse`.
     squared_sensitivity: Squared sensitivity S2.
     sensitivity_is_exact: Whether it is known that some client attains S2. If
       not, S2 is an upper bound.
@@ -210,12 +212,12 @@ def best(
 ) -> Choice:
   """Returns the mechanism with the smallest error within a limit on memory.
 
-  The candidates are the rows of `compare`, and a 'tree' with as many cached
-  levels, up to two, as the limit allows. Without `num_buffers`, 'blt' is tried
-  with 2 buffers, 3 buffers and so on, until more do not help. Without
-  `num_bands`, 'banded' is also tried with the largest number of bands within
-  the limit. If errors differ by less than 0.1 %, fewer model copies decide,
-  then fewer draws.
+  The candidates are the rows of `compare`, and further versions of some of
+  them. 'tree' is also tried with as many cached levels, up to two, as the limit
+  allows. Without `num_buffers`, 'blt' is tried with 2 buffers, 3 buffers and so
+  on, up to 8 and within the limit, until more do not help. Without `num_bands`,
+  'banded' is also tried with the largest number of bands within the limit. If
+  errors differ by less than 0.1 %, fewer model copies decide, then fewer draws.
 
   Args:
     rounds: Number of rounds of the run, as in the participation.
@@ -233,8 +235,8 @@ def best(
     restart_every: Number of rounds per tree, or `None` for one tree.
     complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
       empty rounds, before the next one begins.
-    progress: Function that is called with the name of each mechanism before it
-      is built.
+    progress: Function that is called with the name of each mechanism before its
+      row of `compare` is built.
 
   Raises:
     ArgumentError: If no candidate is within `max_state_copies`, or if `rounds`

@@ -186,8 +186,9 @@ class Sphere(LocalRandomizer):
 
     Here s is the sign in the report and v its direction. Exact up to float
     rounding. B grows like sqrt(d pi / 2), and is C (e^eps + 1)/(e^eps - 1) for
-    d = 1. The literature has a form that lacks a factor d and is wrong. The
-    form with sqrt(pi)/2 d Gamma((d - 1)/2 + 1)/Gamma(d/2 + 1) equals this one.
+    d = 1. Another form in the literature is equal: it has sqrt(pi)/2 d
+    Gamma((d - 1)/2 + 1) / Gamma(d/2 + 1) after the fraction. Where that form is
+    printed without the factor d, it is wrong.
 
     Args:
       num_params: Number of coordinates d.
@@ -223,7 +224,7 @@ class Sphere(LocalRandomizer):
 
 @dataclasses.dataclass(frozen=True)
 class Laplace(LocalRandomizer):
-  """x clipped to L1 norm C, plus Laplace noise of parameter 2 C / epsilon.
+  """x clipped to L1 norm C, plus Laplace noise of scale 2 C / epsilon.
 
   Attributes:
     local_epsilon: Epsilon0 of one report, above 0.
@@ -241,7 +242,7 @@ class Laplace(LocalRandomizer):
 
   @property
   def scale(self) -> float:
-    """Parameter b = 2 C / epsilon. The variance per coordinate is 2 b^2."""
+    """Scale b = 2 C / epsilon. The variance per coordinate is 2 b^2."""
     return 2.0 * self.l1_norm_clip / self.local_epsilon
 
   @property
@@ -372,11 +373,11 @@ class Declared(LocalRandomizer):
     return run_events.LocalDpEvent(self.local_epsilon, self.local_delta)
 
   def variance(self, num_params: int) -> float:
-    """Raises, because the variance is unknown."""
+    """Raises `PrivacyRefusedError`, because the variance is unknown."""
     raise self._unknown('variance')
 
   def wire_bytes(self, num_params: int) -> int:
-    """Raises, because the size is unknown."""
+    """Raises `PrivacyRefusedError`, because the size is unknown."""
     raise self._unknown('size')
 
   def _unknown(self, what: str) -> _checks.PrivacyRefusedError:

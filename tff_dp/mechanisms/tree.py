@@ -200,7 +200,7 @@ class HonakerTree(_TreeMechanism):
 
   @property
   def draws_per_round(self) -> float:
-    """Mean of 1 + tz(t): the leaf, and every node that round t completes."""
+    """Mean of 1 + tz(t), the number of nodes that round t completes."""
     rounds = np.arange(1, self.rounds_per_tree + 1)
     return 1.0 + float(np.mean(_trailing_zeros(rounds)))
 

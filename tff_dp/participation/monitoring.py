@@ -42,9 +42,12 @@ class Observed:
   Attributes:
     num_rounds: Number of rounds that have begun.
     rounds_counted: Number of those rounds whose reports were counted.
-    num_reports: Number of reports in the counted rounds, if it is public.
-    rate: Estimated rate of reports.
-    warning: Sentence about an assumption that is in doubt, else `None`.
+    num_reports: Number of reports in the counted rounds. `None` if it is secret
+      or no round was counted.
+    rate: Estimated rate of reports. `None` if no round was counted, or if the
+      protocol has no `expected_rate`.
+    warning: Sentence about an assumption that is in doubt. `None` if none is,
+      or if there is no `rate`.
   """
 
   num_rounds: int

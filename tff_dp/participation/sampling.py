@@ -56,7 +56,8 @@ class Schedule(abc.ABC):
       clients_per_round: Size of a cohort.
 
     Raises:
-      ArgumentError: If an argument has to change. The error names it.
+      ArgumentError: If the population is too small. The error names an argument
+        that has to change.
     """
 
   @abc.abstractmethod
@@ -77,6 +78,9 @@ class Schedule(abc.ABC):
       clients_per_round: Size of the cohort.
       ledger: Record of past participation, which knows who is eligible.
       seed: Public seed of the schedule.
+
+    Raises:
+      PrivacyRefusedError: If too few clients are eligible for the cohort.
     """
 
 
@@ -188,9 +192,9 @@ class MinSeparation(_RandomCohorts):
   Attributes:
     num_rounds: Number of rounds T.
     min_index_gap: Smallest difference of the round indices of two
-      participations.
+      participations of a client. `None` if the other limit is given.
     min_rounds_between: Smallest number of rounds strictly between two
-      participations.
+      participations of a client. `None` if the other limit is given.
     max_participations: Largest number of participations of one client, `None`
       for as many as the separation allows.
   """
@@ -302,9 +306,10 @@ class ShuffledEpochs(Schedule):
     num_rounds: Number of rounds T.
     rounds_per_epoch: Number of rounds of one pass (an epoch). While the order
       stays the same, a client's turn comes again after this number of rounds.
-    epochs_per_shuffle: Number of epochs in the same order, `None` for all. If
-      given, the mechanism must restart every `rounds_per_epoch *
-      epochs_per_shuffle` rounds. The plan checks this.
+    epochs_per_shuffle: Number of epochs in the same order, `None` for all. The
+      population is then reshuffled every `rounds_per_epoch *
+      epochs_per_shuffle` rounds. The mechanism must restart there, and may
+      restart after other epochs, too. The plan checks this.
   """
 
   num_rounds: int

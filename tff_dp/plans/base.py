@@ -40,7 +40,7 @@ class Plan(abc.ABC):
     kind: Name of the plan's system, as in files and on the command line.
     unit: The unit that every epsilon protects: 'client', 'example' (one holder
       has all examples), or 'record' (each of a few parties has some records).
-    num_rounds: The horizon T.
+    num_rounds: Number of rounds of the run, the horizon T.
     neighboring_relation: The relation of every epsilon. Some methods accept
       another one.
     trust: The trusted parties, as a phrase. Nothing protects from them.
@@ -86,6 +86,10 @@ class Plan(abc.ABC):
 
     Rounded to the private side: the returned plan's epsilon is at most
     `epsilon`.
+
+    Args:
+      epsilon: Epsilon of the whole run, above 0.
+      delta: Target delta, in (0, 1).
     """
 
   @abc.abstractmethod
@@ -447,7 +451,8 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
 
   Raises:
     ArgumentError: If delta is so large that publishing one random record would
-      meet it, or if it is `None` for a single record.
+      meet it, if it is not above 0 and at most 0.1, or if it is `None` for a
+      single record.
   """
   if delta is None:
     if num_records == 1:

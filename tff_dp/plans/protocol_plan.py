@@ -145,7 +145,9 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
   ) -> best_bound.Certificate:
     """Returns epsilon with the bound and the assumptions behind it.
 
-    Upper bound.
+    Upper bound, for draws from the assumed distributions. `epsilon` also counts
+    the tails that real draws lack. With the bound 'best', a run that stops uses
+    the bound that is best for all rounds.
 
     Args:
       delta: Target delta, in (0, 1).

@@ -83,7 +83,11 @@ def register(system: system_lib.System) -> None:
 
 
 def unregister(kind: str) -> None:
-  """Removes a system that `register` added."""
+  """Removes a system that `register` added.
+
+  Raises:
+    KeyError: If `register` has added no system of this kind.
+  """
   del _registered[kind]
 
 

@@ -128,9 +128,12 @@ class Noise(NamedTuple):
 
   Attributes:
     server_clip_norm: Clip norm of the sum to which the server adds the noise of
-      `plan.mechanism`. `None` if clients add the noise.
+      `plan.mechanism`. `None` if the server adds none, as where clients or
+      silos add it.
     stddev: Standard deviation of Gaussian noise on each number of a report.
-    laplace: Scale of Laplace noise on each number of a report.
+      `None` if clients add no Gaussian noise, or if it cannot be measured.
+    laplace: Scale of Laplace noise on each number of a report. `None` if
+      clients add no Laplace noise.
     not_measured: Reason why the noise cannot be measured. Empty if it can.
     keys_give_integers: Whether reports are integers that almost surely differ
       if the keys differ.

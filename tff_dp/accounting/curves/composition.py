@@ -73,9 +73,10 @@ class Part:
 
   @property
   def least_delta(self) -> float:
-    """Delta of all events together that no epsilon up to a limit removes.
+    """Delta of all events together that remains at the largest epsilon.
 
-    The limit is `privacy_profiles.LARGEST_EPSILON`.
+    Each event is taken at epsilon `privacy_profiles.LARGEST_EPSILON`, so no
+    total epsilon up to this one leaves less.
     """
     largest = np.array([privacy_profiles.LARGEST_EPSILON])
     rest = max(float(side(largest)[0]) for side in self.directions)

@@ -48,7 +48,7 @@ def right(epsilon: float, delta: float) -> float:
 
 
 def least_right(profile: Profile) -> float:
-  """Returns the smallest `right` over the points of a profile, else 1."""
+  """Returns the smallest `right` over a profile's points, 1 if it has none."""
   return min((right(*point) for point in profile), default=1.0)
 
 

@@ -243,7 +243,15 @@ def composed_epsilon(
 
   Upper bound: dp_accounting composes the distribution of `to_pld`, and its
   rounding errors are added to delta. If those errors are a large share of
-  delta, `loss_sums` composes instead. Infinity if delta cannot be reached.
+  delta, `loss_sums` composes instead. The result is infinity if delta cannot be
+  reached, and if the profile of repeated releases is 1 at epsilon 0.
+
+  Args:
+    profile: Profile of one release, as in `to_pld`.
+    delta: Target delta of all releases together, in (0, 1).
+    count: Number of releases, at least 1.
+    reverse: Profile of the other direction, as in `to_pld`.
+    interval: Interval of the grid of losses. Default: `suitable_interval`.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, count=count)
@@ -273,9 +281,9 @@ def laws(
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
   Upper bound, like `to_pld`, but a smaller part of the tail counts as infinite
-  loss. It is the delta d that is left at any epsilon, and at most d / 1000 +
-  1e-250 more. The result is one distribution, or with `reverse` one for each
-  direction.
+  loss. Let d be the delta that remains at `LARGEST_EPSILON`. The part is d, and
+  about d / 500 + 1e-250 more. The result is one distribution, or with `reverse`
+  one for each direction.
 
   Args:
     profile: Profile as in `to_pld`.

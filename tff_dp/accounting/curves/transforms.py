@@ -33,7 +33,11 @@ def rounding_of(log2_points: int) -> float:
 def power(base: np.ndarray, exponent: int) -> np.ndarray:
   """Returns base ** exponent, by repeated squaring.
 
-  It is no less accurate than exponent - 1 multiplications in a row.
+  At least as accurate as exponent - 1 multiplications in a row.
+
+  Args:
+    base: Complex or real numbers, of any shape.
+    exponent: Exponent, an integer of at least 0.
   """
   if exponent == 0:
     return np.ones_like(base)

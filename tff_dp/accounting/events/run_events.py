@@ -293,7 +293,7 @@ class SphereLocalDpEvent(LocalRandomizerDpEvent):
 
 @attr.s(frozen=True)
 class LaplaceLocalDpEvent(LocalRandomizerDpEvent):
-  """A vector clipped to L1 norm C, plus Laplace noise of parameter 2 C/epsilon.
+  """A vector clipped to L1 norm C, plus Laplace noise of scale 2 C / epsilon.
 
   The noise is independent in every coordinate. epsilon-DP for replace-one.
   """

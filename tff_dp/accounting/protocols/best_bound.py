@@ -190,15 +190,18 @@ def amplify(
     event: A protocol, local or record event, a Gaussian or Laplace event, or a
       composition of such events.
     delta: Delta of everything together, in the open interval (0, 1).
-    bound: 'best', or the name of a bound. If that bound does not apply or
-      gives more than 'none', the result is 'none', no amplification.
+    bound: 'best', or the name of a bound. If that bound does not apply, or its
+      epsilon is not below that of 'none', the result is 'none', the bound
+      without amplification.
     neighboring_relation: Relation to account under. Default: replace-one if any
       part is stated for it, else zero-out.
     published_proofs: Whether to use only bounds with a published proof.
 
   Raises:
     PrivacyRefusedError: If no single relation covers all parts of the event, or
-      if there is no accounting for a part.
+      if a part is neither a noised sum nor an event of a protocol.
+    TypeError: If the bounds on a part are unknown, as for a foreign subclass.
+    ArgumentError: If `bound` is a bound on none of the parts.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   leaves = run_events.leaves(event)

@@ -157,7 +157,10 @@ def of(
 
 
 def only_replace_one(event: dp_accounting.DpEvent) -> str:
-  """Returns the reason why an event is for replace-one only, else ''."""
+  """Returns the reason why an event is for replace-one only.
+
+  It is '' if the event holds under all relations, or if its rules are unknown.
+  """
   try:
     return rules_of(event).only_replace_one
   except TypeError:  # Nothing is known about the event.

@@ -75,10 +75,12 @@ def best_part(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> parts_lib.Part:
-  """Returns the part of `count` equal events, by all bounds that apply.
+  """Returns the part of `count` equal events, by the bounds that apply.
 
-  Its profile is the pointwise minimum of the bounds' profiles. Upper bound.
-  Results are cached, so that recent equal arguments return the same object.
+  Upper bound. The profile of the part is the pointwise minimum of the profiles
+  of these bounds. Bounds that do not compose are left out, and slow bounds
+  (`Bound.is_slow`) are used only with `published_proofs`. Results are cached,
+  so that recent equal arguments return the same object.
 
   Args:
     event: A single event that has rules, not a composition of events.
@@ -184,6 +186,8 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     Raises:
       UnsupportedEventError: If an event is not known, or does not hold under
         the relation or together with the events so far.
+      TypeError: If `event` is not a `DpEvent`.
+      ArgumentError: If `count` is not an integer of at least 1.
     """
     if not isinstance(event, dp_accounting.DpEvent):
       raise TypeError(

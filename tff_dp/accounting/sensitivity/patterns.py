@@ -293,7 +293,16 @@ class Rule:
 def rules_of(
     pattern: ParticipationPattern, restart_every: int | None
 ) -> list[Rule]:
-  """Returns the rules that are together equivalent to the pattern."""
+  """Returns the rules that are together equivalent to the pattern.
+
+  Args:
+    pattern: A pattern of one of the classes of this module.
+    restart_every: Number of rounds per noise tree. `None` means one tree over
+      the whole run.
+
+  Raises:
+    TypeError: If the pattern is of another class.
+  """
   check(pattern)
   rounds_per_tree = restart_every or pattern.num_rounds
 

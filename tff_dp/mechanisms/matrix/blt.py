@@ -279,7 +279,8 @@ class _Level(NamedTuple):
   Attributes:
     parameters: Weights and decays.
     error: Error of the parameters.
-    levels_without_gain: Number of latest buffers that brought no gain.
+    levels_without_gain: How many of the buffers that were added last brought no
+      gain.
   """
 
   parameters: Parameters

@@ -333,7 +333,10 @@ class Banded(ToeplitzMechanism):
 
 
 def _gap_in_tree(pattern: patterns.ParticipationPattern) -> Optional[int]:
-  """Returns the index gap within a tree, `None` for one participation."""
+  """Returns the smallest index gap of two rounds of a client within a tree.
+
+  `None` if a client takes part at most once in a tree.
+  """
   if isinstance(pattern, patterns.OncePerTreePattern):
     return None
   if isinstance(pattern, patterns.FixedOrderPattern):

@@ -255,7 +255,8 @@ class Objective:
   ) -> np.ndarray:
     """Returns a gradient with respect to c, given that with respect to 1 / c.
 
-    If c changes a little, the series 1 / c changes by -1 / c^2 times that.
+    If the series c changes by a small dc, the series 1 / c changes by
+    -dc / c^2.
 
     Args:
       inverse: First n coefficients of 1 / c.

@@ -215,7 +215,17 @@ def grid(
     least_threshold: float,
     least_width: float,
 ) -> tuple[float, int]:
-  """Returns the width of the grid and log2 of its number of points."""
+  """Returns the width of the grid and log2 of its number of points.
+
+  Args:
+    sigma: Noise std.
+    t: Number of steps.
+    top: Largest X on the grid.
+    least_threshold: Smallest threshold whose upper tail will be needed. 0 if
+      lower tails will be needed.
+    least_width: Lower bound on the width. The width is never above (t + 1) top,
+      which is enough for every sum.
+  """
   # Moments of X below `top`, under Q: Ex[X^2] = exp(1 / sigma^2) in all.
   z = sigma * math.log(top) + 0.5 / sigma
   log_square = sigma**-2 + float(special.log_ndtr(z - 2 / sigma))
@@ -237,6 +247,12 @@ def window_start(one, values, t: int, num_points: int) -> int:
   """Returns the grid index of the smallest S in the window.
 
   0 if all S fit into the window.
+
+  Args:
+    one: Probabilities of one X on the grid from 0 on.
+    values: Grid points that belong to `one`.
+    t: Number of steps.
+    num_points: Number of points of the window.
   """
   if t * (len(one) - 1) < num_points:
     return 0

@@ -94,8 +94,8 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
   ) -> allocation_events.RandomAllocationDpEvent:
     """See base class.
 
-    If the run stops early, the event covers the slots so far if `num_selected`
-    is 1, else the whole pass.
+    For a run that stops early, the event covers the slots so far. With
+    `num_selected` above 1 it covers the whole pass instead.
     """
     stopped = self._stopped_after(num_rounds)
     if self.num_selected > 1:

@@ -111,7 +111,9 @@ def profiles(
   exp(epsilon),
 
       remove:  p0 delta(ln(1 + (E - 1) / p0))
-      add:     (1 - E (1 - p0)) delta(ln(E p0 / (1 - E (1 - p0)))), or 0.
+      add:     (1 - E (1 - p0)) delta(ln(E p0 / (1 - E (1 - p0))))
+
+  and `add` is 0 where 1 - E (1 - p0) is not above 0.
 
   Args:
     noise_multiplier: Multiplier sigma / C: noise std over the bound C on one

@@ -35,7 +35,7 @@ class Candidate(NamedTuple):
   """A plan that meets a budget, with the error of its noise on the sums.
 
   Attributes:
-    plan: Plan with the least noise.
+    plan: Plan with the least noise, up to a part in 10^4.
     rmse: Square root of the mean over rounds of the variance of the noise on
       the prefix sum of one coordinate, in clip norms.
     max_error: Square root of the largest of these variances.
@@ -84,7 +84,7 @@ def candidate(
     error: str = 'mean',
     neighboring_relation: Optional[run_events.NeighboringRelation] = None,
 ) -> Candidate:
-  """Returns the plan with this stride and the least noise within the budget.
+  """Returns the candidate with this stride and the least noise in the budget.
 
   Args:
     num_rounds: Number of rounds T.
@@ -96,6 +96,10 @@ def candidate(
     check_in_probability: Probability that a client takes part in a window.
     error: 'mean' or 'max' over rounds, for the noise on the prefix sum.
     neighboring_relation: Relation of epsilon, `None` for zero-out.
+
+  Raises:
+    ArgumentError: If a value is out of range, or if even the largest noise that
+      is tried costs more than `epsilon`.
   """
   _checks.one_of(('mean', 'max'), error=error)
   protocol = protocols.CyclicAllocation(

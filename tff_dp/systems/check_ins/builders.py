@@ -145,8 +145,8 @@ def build_shuffled_check_in_sgd(
     model_fn: Model, as for `build_check_in_sgd`.
     plan: A `CheckInPlan` of `ShuffledCheckIn` with a local randomizer.
     divisor: Public constant, `None` for the number of reports.
-    **options: Options of `build_check_in_sgd`, including
-      `server_learning_rate`.
+    **options: `server_learning_rate` and the other options of
+      `build_check_in_sgd`, except `slots_per_update`.
   """
   protocol_training.protocol_of(
       plan, plan_lib.CheckInPlan, shuffled.ShuffledCheckIn

@@ -66,7 +66,11 @@ def fixed_window(setting: offers.Setting) -> offers.Offer:
 
 
 def sliding_window(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a sliding window: clients wake one after the other."""
+  """Returns the offer of a sliding window: clients wake one after the other.
+
+  Raises:
+    DoesNotFitError: If there are fewer clients than reports in the run.
+  """
   updates = setting.rounds * setting.reports_per_round
   window = setting.population - updates + 1
   if window < 1:
@@ -229,14 +233,15 @@ plan = tff_dp.CheckInPlan(protocol, noise{protocol_offers.options_of(plan)})""",
 
 
 class _Noised(NamedTuple):
-  """A plan with the least noise of a kind.
+  """A plan with nearly the least noise of a kind.
 
   Attributes:
-    stddev: Standard deviation of a report, per weight. Infinity if another kind
-      needs less.
+    stddev: Standard deviation of a report, per weight. Infinity if a kind that
+      was tried before needs less.
     kind: Kind of noise, as in `_RANDOMIZERS`.
-    value: Parameter of the noise.
-    plan: Plan with the noise.
+    value: Parameter of the noise: the local epsilon for the kind 'sphere', else
+      the noise multiplier.
+    plan: Plan with the noise. If `stddev` is infinite, with noise multiplier 1.
   """
 
   stddev: float
@@ -252,14 +257,15 @@ def _with_least_noise(
     reports: int,
     known: float,
 ) -> _Noised:
-  """Returns a plan with the least noise of a kind.
+  """Returns a plan with nearly the least noise of a kind.
 
   Args:
     setting: Known facts.
     plan_of: Function that returns the plan with some parameter of the noise.
     kind: Kind of noise.
     reports: Largest number of reports of one client.
-    known: Least noise of other kinds.
+    known: Least `stddev` of the kinds tried before, infinity for the first. The
+      kind 'sphere' does not use it.
   """
   base = plan_of(1.0)
   if kind != _SPHERE:

@@ -367,7 +367,7 @@ def theorem_3_2_profile(
     check_in_probability: Probability p0, 1 for a sliding window.
 
   Raises:
-    NotApplicableError: If there are too many slots for the grid.
+    NotApplicableError: If there are more than 10^7 slots.
   """
   _check(local_epsilon, num_slots, check_in_probability)
   return privacy_profiles.minimum(

@@ -250,12 +250,13 @@ def mixed_over_revealed(
     out_probability: float,
     in_probability: float,
 ) -> privacy_profiles.Profile:
-  """Returns the mean over M ~ Bin(others, revealed) of `checked_in`.
+  """Returns the profile of a round in which some other clients are known.
 
-  M other clients are treated as known to the adversary. Each of the remaining
-  ones may be a clone. Upper bound: more clones are post-processing of fewer. So
-  a block of M is charged at its largest M, which leaves the fewest clones. The
-  upper tail of M is charged as if there were no clones.
+  It is the mean of `checked_in` over M ~ Bin(others, revealed), the number of
+  other clients that are treated as known to the adversary. Each of the
+  remaining clients may be a clone. Upper bound: more clones are post-processing
+  of fewer. So a block of values of M is charged at its largest M, which leaves
+  the fewest clones. The upper tail of M is charged as if there were no clones.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.

@@ -162,6 +162,12 @@ def plan_of(
   """Returns the plan of the flags, with a mechanism optimised for its rounds.
 
   Sets `arguments.mechanism` if the user chose none.
+
+  Args:
+    arguments: The flags.
+    num_rounds: Number of rounds of the run.
+    noise_multiplier: Noise multiplier of the plan. `None` for a plan that will
+      be calibrated.
   """
   _checks.integer_at_least(1, rounds=num_rounds)
   if arguments.mechanism is None:
@@ -203,8 +209,12 @@ def calibrated(
 ) -> tuple[results.PlanRun, dict[str, Any]]:
   """Returns the run within the budget, and a dict with the answer in words.
 
-  Solves for the noise multiplier, or for the number of rounds if the noise
-  multiplier is set.
+  Solves for the noise multiplier if the number of rounds is set, and for the
+  number of rounds if the noise multiplier is set.
+
+  Raises:
+    ArgumentError: If both are set or neither is.
+    PrivacyRefusedError: If not even one round fits the budget.
   """
   rounds, noise = arguments.rounds, arguments.noise_multiplier
   if (rounds is None) == (noise is None):
@@ -315,7 +325,7 @@ def schedule_of(
 
 
 def ask_for_gap(arguments: argparse.Namespace) -> None:
-  """Raises `ArgumentError` if no flag says how often a client may take part.
+  """Raises `ArgumentError` if `_set_gap` finds no limit on participation.
 
   Args:
     arguments: The flags. `min_index_gap` is set if it follows from others.
@@ -336,7 +346,10 @@ def _assume(what: str) -> None:
 
 
 def _set_gap(arguments: argparse.Namespace) -> bool:
-  """Returns whether flags say how often a client may take part.
+  """Returns whether flags limit how often a client takes part.
+
+  They also do if they give a population without a cohort. Then the gap 1, every
+  client in every round, is assumed.
 
   Args:
     arguments: The flags. `min_index_gap` is set if it follows from others, and
@@ -443,10 +456,18 @@ def _longest_affordable(
 ) -> plan_lib.DpFtrlPlan:
   """Returns the plan with the most rounds within the budget.
 
-  The squared sensitivity of trees and of independent noise never falls as
-  rounds are added. That of mechanisms that are optimised for each number of
-  rounds might fall a little. Then the result fits the budget, and one more
-  round does not, but a larger number of rounds might.
+  No more rounds than `_most_rounds` are tried. The squared sensitivity of trees
+  and of independent noise never falls as rounds are added. That of mechanisms
+  that are optimised for each number of rounds might fall a little. Then the
+  result fits the budget, and one more round does not, but a larger number of
+  rounds might.
+
+  Args:
+    arguments: The flags, with a noise multiplier.
+    noise: The noise multiplier.
+
+  Raises:
+    PrivacyRefusedError: If not even one round fits the budget.
   """
   _checks.positive(noise_multiplier=noise)
   start = time.monotonic()

@@ -160,6 +160,11 @@ class DpFtrlPlan(base.Plan):
 
     Rounded to the private side: the returned plan's epsilon is at most
     `epsilon`.
+
+    Args:
+      epsilon: Epsilon of the whole run, above 0.
+      delta: Target delta, in (0, 1).
+      neighboring_relation: Relation under which epsilon must hold.
     """
     return dataclasses.replace(
         self,

@@ -51,7 +51,7 @@ class Guarantee(NamedTuple):
     delta: Delta of one participation, 0 for pure epsilon.
     total_epsilon: Epsilon of all participations of a client. This is the
       headline number.
-    total_delta: Delta of all participations.
+    total_delta: Delta of all participations, 0 if `total_epsilon` is pure.
     pure_total_epsilon: Epsilon of all participations at delta 0, infinite for
       Gaussian noise.
   """
@@ -102,7 +102,14 @@ def guarantee(
 
 
 def event(step, *, num_params: int, participations: int):
-  """Returns the event of some participations of one client, for replace-one."""
+  """Returns the event of some participations of one client, for replace-one.
+
+  Args:
+    step: The `client_steps.ClientStep` that the client runs.
+    num_params: Number of weights p of the whole model.
+    participations: Number of participations of the client. 0 gives a
+      `NoOpDpEvent`.
+  """
   one = step.event(num_params)
   if participations == 0:
     return dp_accounting.NoOpDpEvent()

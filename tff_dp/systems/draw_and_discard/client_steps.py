@@ -152,8 +152,8 @@ class ClientStep:
   def model_epsilon(self, num_params: int) -> float:
     """Returns the pure epsilon of one participation, for the whole model.
 
-    Exact for Laplace noise: the L1 sensitivity over b. Infinite otherwise,
-    because Gaussian noise has no pure epsilon.
+    Exact for Laplace noise: the L1 sensitivity over b. Infinite for Gaussian
+    noise, which has no pure epsilon, and without noise.
 
     Args:
       num_params: Number of weights p.
@@ -168,8 +168,8 @@ class ClientStep:
   def coordinate_epsilon(self, num_params: int) -> float:
     """Returns the epsilon of one weight, at `delta` for Gaussian noise.
 
-    Exact, rounded up. It does not bound the loss of a client's data, which
-    moves all weights at once.
+    Exact, rounded up. Infinite without noise. It does not bound the loss of a
+    client's data, which moves all weights at once.
 
     Args:
       num_params: Number of weights p.

@@ -55,7 +55,7 @@ def build_process(
     rules: Rules of the server.
     client_keys: Whether coins follow from clients' keys, as for
       `build_draw_and_discard`, which also explains the other arguments.
-    server_seed: Seed of the server's coins.
+    server_seed: Seed of the server's coins, `None` for fresh ones.
     allow_unprotected_metrics: Whether to report sums without noise.
   """
   size = model.num_params

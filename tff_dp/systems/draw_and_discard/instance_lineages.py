@@ -34,8 +34,9 @@ class Lineages(NamedTuple):
   client returns.
 
   Attributes:
-    below: Whether a model is below an edge, float32 0/1, [pools, edges, k + 1].
-      The last column is the returned model.
+    below: Whether a model is below an edge, which means that the updates of the
+      edge are in its chain, float32 0/1, [pools, edges, k + 1]. The last column
+      is the returned model.
     counts: Number of updates on an edge, int64 [pools, edges], 0 for an edge
       that does not exist.
   """
@@ -71,7 +72,7 @@ def sample(
 
 
 def in_chunks(lineages: Lineages, num_values: int) -> Iterator[Lineages]:
-  """Yields all trees, a few at a time, sorted by their non-empty edges.
+  """Yields all trees, a few at a time, those with few non-empty edges first.
 
   So the trees of a chunk have about equally many non-empty edges. Most empty
   edges are left out, to draw little noise that is not used.

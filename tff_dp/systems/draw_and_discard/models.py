@@ -38,6 +38,10 @@ class FlatModel:
       model_fn: A `FunctionalModel`, or a function without arguments that
         returns a new `VariableModel`, such as with
         `tff.learning.models.from_keras_model`.
+
+    Raises:
+      ArgumentError: If `model_fn` is neither, or if the model has weights that
+        are not float32 or not trainable.
     """
     self.model_fn = model_fn
     self._is_functional = isinstance(

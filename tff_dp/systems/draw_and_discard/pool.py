@@ -122,8 +122,9 @@ def apply_reports(
       strategy does not use them.
 
   Returns:
-    The pool, and an `OrderedDict` of int32 scalars: `num_reports`,
-    `num_stored`, `num_not_finite`, `num_spam`.
+    The pool, and an `OrderedDict` of int32 scalars: `num_reports`, all reports;
+    `num_stored`, those that were written to a model or put into a batch;
+    `num_not_finite` and `num_spam`, those that were refused.
   """
   strategy = rules.strategy
   key = streams.fold_in(streams.domain_key(pool.key, _COINS), pool.round)
@@ -250,7 +251,11 @@ def _spread_out(rules: Rules, pool: Pool, weights: tf.Tensor) -> Pool:
 
 
 def _batch(strategy, sent, instances, pending, num_pending, report):
-  """Returns (instances, pending, num_pending) with one more update."""
+  """Returns (instances, pending, num_pending) with one more update.
+
+  A full batch moves the model. A batch that would move it to a value that is
+  not finite is dropped.
+  """
   pending += report - sent[0]
   num_pending += 1
   moved = instances + pending / strategy.updates_per_batch

@@ -120,8 +120,10 @@ def build_draw_and_discard(
     plan: Plan of clients and server. Calibrate it first.
     initial_variance: Variance of the instances at the start. 'stationary' is
       the spread that lasts with k instances and m = `clients_per_round`
-      clients at once. 'paper' is its value at m = 1: k sigma^2/2, with noise
-      std sigma of one weight. Both are 0 for one model.
+      clients at once. 'paper' is the value of this spread at m = 1: k
+      sigma^2/2, with noise std sigma of one weight. Both values are 0 for one
+      model. For a step without noise, `ClientStep.spread_variance` takes the
+      place of sigma^2.
     predict: 'mean_weights', or 'mean_predictions' of the instances.
     client_keys: Whether a client derives its instance and its noise from a key
       in its data. A repeated round then gives the same reports, which

@@ -158,10 +158,15 @@ def calibrate_spam_filter(
       updates.
     spread_floor: `min_spread` as a share of the stationary standard deviation.
     allows_full_step: Whether the update's own step is counted at its bound.
-    num_samples: Number of pools of each set. Default: 20 / target_rate. The
-      time grows with num_samples * k * p.
+    num_samples: Number of pools of each set, at least 2 / target_rate. Default:
+      20 / target_rate, rounded up. The time grows with num_samples * k * p.
     confidence: Confidence of the upper bound, in (0, 1).
     seed: Seed of the simulation. It is public.
+
+  Raises:
+    ArgumentError: If a value is out of range, if the step adds no noise, if
+      there are too few samples for `target_rate`, or if too many honest updates
+      reach `fraction_threshold` in every weight.
   """
   _checks.integer_at_least(1, num_params=num_params)
   _checks.integer_at_least(LEAST_INSTANCES, num_instances=num_instances)

@@ -118,11 +118,11 @@ class Strategy:
 
     The result is an expectation. It is exact if all reports are accepted and a
     step does not depend on the model that it starts from. Without averaging and
-    batches, it is about m/k if m is far below the number of models k, and never
-    above 1. If it is far below m/k, raise the learning rate or the number of
-    rounds. With averaging, one report moves a model by half a step, and n
-    reports on the same model move it by 1 - 2^-n steps. With the strategy
-    'server_batch' the result is m/N for batches of N reports.
+    batches, the result is about m/k if m is far below `num_instances` k, and
+    never above 1. If the result is far below m/k, raise the learning rate or
+    the number of rounds. With averaging, one report moves a model by half a
+    step, and n reports on the same model move it by 1 - 2^-n steps. With the
+    strategy 'server_batch' the result is m/N for batches of N reports.
 
     Args:
       concurrency: Number of clients m that draw before any report is written.

@@ -228,7 +228,17 @@ def stages_of(
     gamma: Optional[float],
     stages: Optional[Sequence[minibatch_schedules.Stage]],
 ) -> tuple[minibatch_schedules.Stage, ...]:
-  """Returns `stages` after a check, or a single stage with `gamma`."""
+  """Returns `stages` after a check, or a single stage with `gamma`.
+
+  Args:
+    num_rounds: Number of rounds of all stages.
+    gamma: Step parameter of a single stage, or `None`.
+    stages: Stages, or `None`.
+
+  Raises:
+    ArgumentError: If not exactly one of `gamma` and `stages` is given, or if
+      the rounds of the stages do not add up to `num_rounds`.
+  """
   if (gamma is None) == (stages is None):
     raise _checks.ArgumentError(
         'gamma', gamma, 'exactly one of gamma and stages'

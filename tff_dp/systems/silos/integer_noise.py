@@ -311,6 +311,9 @@ def table(law: IntegerLaw, *, mean: float) -> Table:
   Args:
     law: Distribution with at most 2^21 tabulated values.
     mean: Mean of the distribution.
+
+  Raises:
+    ArgumentError: If `law` has more tabulated values.
   """
   if len(law.probs) > _MOST_DRAWN:
     raise _checks.ArgumentError(

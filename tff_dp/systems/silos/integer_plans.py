@@ -332,12 +332,14 @@ def calibrate(
     min_silos: int,
     num_rounds: int = 1,
 ) -> SumPlan:
-  """Returns the plan with the least noise of its kind within the budget.
+  """Returns the plan with nearly the least noise of its kind in the budget.
 
-  Upper bound, like the `epsilon` of each plan. The noise is rounded upward. The
-  search first ignores the distance between draws and their distributions
-  (`SumPlan.distance`). If that distance matters, which takes a large epsilon
-  and a small delta, a second search finds enough noise.
+  The epsilon of the plan, an upper bound, is at most `epsilon`. A search first
+  finds the noise that is enough without the distance between draws and their
+  distributions (`SumPlan.distance`): the least number of trials for binomial
+  noise, else the least noise up to 5 parts in 10^5. If the distance matters,
+  which takes a large epsilon and a small delta, more noise is tried until it is
+  enough.
 
   Args:
     noise: Kind of noise, one of `NOISES`.

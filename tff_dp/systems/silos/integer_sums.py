@@ -56,6 +56,10 @@ def epsilon(
     event: Event of one sum, with all noise that is promised to be in it.
     delta: Target delta, in (0, 1).
     num_rounds: Number of sums that contain the same record, 1 for one pass.
+
+  Raises:
+    ArgumentError: If vectors with binomial noise have a grid of more than 256
+      steps.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -107,6 +111,10 @@ def renyi_divergences(
 
   Args:
     event: Event of the sum.
+
+  Raises:
+    ArgumentError: If a sum with binomial noise has a grid of more than 256
+      steps.
   """
   dimension = event.dimension
   l2 = integer_noise.rounded_l2_distance(event.grid, dimension=dimension)

@@ -67,6 +67,10 @@ def split_noise(
     noise_stddev: Std sigma that a gradient alone would need.
     l2_norm_clip: Clip norm C.
     metrics: Metrics that are released with the gradient.
+
+  Raises:
+    ArgumentError: If two metrics have the same name, or if their shares add up
+      to 1 or more.
   """
   shares = sum(metric.share for metric in metrics)
   names = [metric.name for metric in metrics]

@@ -69,7 +69,11 @@ print(silos.account_noise(sampling, num_records={records},
 
 
 def secure_sum(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a secure sum with the integer noise of all silos."""
+  """Returns the offer of a secure sum with the integer noise of all silos.
+
+  Raises:
+    DoesNotFitError: If a silo has fewer records than rounds in which it sends.
+  """
   rounds = setting.schedule.max_participations
   silos, records = setting.reports_per_round, setting.records // rounds
   if not records:

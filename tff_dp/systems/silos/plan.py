@@ -407,10 +407,13 @@ class SiloPlan(plan_base.PlanOfSilos):
 
     Args:
       epsilon: Epsilon of every silo at `delta`. Rounded to the private side.
-      delta: Target delta, in (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
 
     Raises:
-      PrivacyRefusedError: If the plan has no guarantee.
+      PrivacyRefusedError: If the plan has no guarantee, or if a silo adds no
+        noise in some phase.
+      ArgumentError: If a value is out of range, or if rounding errors alone use
+        up delta.
     """
     _checks.positive(epsilon=epsilon)
     _checks.delta(delta=delta)

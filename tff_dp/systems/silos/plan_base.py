@@ -217,7 +217,10 @@ class PlanOfSilos(base.Plan):
   def profiles(
       self, *, num_rounds: Optional[int] = None, is_amplified: bool = True
   ) -> tuple[guesses.Profile, ...]:
-    """Returns a profile for each silo, see base class."""
+    """Returns a profile for each silo, see base class.
+
+    Without amplification there is only one, for the silo that pays most.
+    """
     if not is_amplified:
       return super().profiles(num_rounds=num_rounds, is_amplified=False)
     return tuple(
@@ -237,7 +240,7 @@ class PlanOfSilos(base.Plan):
     Args:
       delta: Target delta, in (0, 1).
       epsilon: Budget of every silo at `delta`, in addition to the silos' own
-        budgets.
+        budgets. `None` for their own budgets alone.
     """
     return silo_budget.SiloLedger(self, delta=delta, epsilon=epsilon)
 

@@ -94,6 +94,10 @@ def equal_blocks(
   Args:
     silos: Budgets by name, see the module docstring.
     num_rounds: Number of rounds R.
+
+  Raises:
+    ArgumentError: If a silo has fewer records than rounds, or if
+      `check_silos` fails.
   """
   check_silos(silos)
   _checks.integer_at_least(1, num_rounds=num_rounds)

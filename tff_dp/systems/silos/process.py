@@ -75,13 +75,16 @@ class SiloProcess(tff.learning.templates.LearningProcess):
   def with_plan(self, plan: plan_base.PlanOfSilos) -> 'SiloProcess':
     """Returns the process with another plan, without recompiling.
 
-    Noise and batches come with the data of each silo, so the new plan may have
-    others. For secure sums they are part of the graph, so it must have the
-    same.
+    Noise and batch sizes come with the data of each silo, so the new plan may
+    change them. For secure sums they are part of the graph, so the new plan
+    must keep them.
 
     Args:
-      plan: Plan with the same `release_facts`, such as
-        `self.plan.calibrated(...)`.
+      plan: Plan with the same `release_facts`, such as the result of
+        `SiloPlan.calibrated`.
+
+    Raises:
+      ArgumentError: If the plan has other `release_facts`.
     """
     if plan.release_facts != self.plan.release_facts:
       raise _checks.ArgumentError(

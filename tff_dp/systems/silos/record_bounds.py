@@ -45,8 +45,11 @@ def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
 
   Parts are those of a `DisjointRecordsDpEvent`. If several leaves are such
   events, there is one result for each combination of their parts. Gaussian
-  releases that are not messages are in every result. `None` if there is any
-  other leaf, or if there are too many combinations.
+  releases that are not messages are in every result.
+
+  The result is `None` if there are too many combinations, or a leaf of another
+  kind. Such are also a Gaussian release without noise or with infinite noise,
+  and a `DisjointRecordsDpEvent` that occurs more than once.
 
   Args:
     leaves: Leaves to account for under replace-one.
@@ -92,7 +95,7 @@ def _together(leaves: run_events.Leaves, method: str) -> _Whole | None:
   """Returns the loss of all leaves together, as a silo's ledger computes it.
 
   `None` if `uses_of` is `None`, or if `method` gives other numbers than the
-  ledger.
+  ledger: 'rdp' always, and 'exact' if a batch is sampled.
   """
   if method == 'rdp':
     return None

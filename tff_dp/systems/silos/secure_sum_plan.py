@@ -204,6 +204,8 @@ class SecureSumPlan(plan_base.PlanOfSilos):
   ) -> float:
     """Returns epsilon of all sums together, for every record. Upper bound.
 
+    0 if no sum before the stop has records of the silo.
+
     Args:
       delta: Target delta, in (0, 1).
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -78,13 +78,18 @@ def build_secure_sum_sgd(
     min_silos: Number of honest silos promised to be in every sum.
     noise: 'skellam', 'binomial' or 'discrete-gaussian'.
     grid: Number h of steps of the grid from -C to C, at most 256 with binomial
-      noise. Rounding costs at most as much privacy as sqrt(d) further steps.
+      noise on more than one weight. Rounding costs at most as much privacy as
+      sqrt(d) further steps, with d weights.
     label_range: Range of labels, see `planning`.
     gamma: Step parameter, see `accelerated.build_accelerated_mb_sgd_erm`.
     stages: Stages, see `accelerated.build_accelerated_mb_sgd_erm`.
     strong_convexity: Strong convexity mu of the loss, without the regulariser.
     constraint: Set in which the model has to stay, see `planning`.
     regularization: Regularisation lambda, see `planning`.
+
+  Raises:
+    ArgumentError: If a value is out of range, if a silo has fewer records than
+      rounds, or if no noise that can be drawn is enough for the budget.
   """
   dimension = gradients_lib.num_params(model)
   _check_records(num_records, num_rounds)

@@ -46,6 +46,10 @@ def calibrate_noise(
     delta: Target delta, in (0, 1).
     published_proofs: Whether to compute epsilon with published bounds only, as
       in `silo_sampling`.
+
+  Raises:
+    ArgumentError: If a value is out of range, or if rounding errors alone use
+      up delta.
   """
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   settings = dict(
@@ -82,7 +86,7 @@ def least_noise_multiplier(
 
   The noise multiplier is sigma K / C, with noise of standard deviation sigma,
   batch size K and clip norm C. The result is rounded up, by less than a part in
-  10^5. See `calibrate_noise` for the arguments.
+  10^5. See `calibrate_noise` for the arguments and errors.
   """
   sampling.check(num_records=num_records, num_rounds=num_rounds)
   _checks.positive(epsilon=epsilon)

@@ -98,6 +98,10 @@ def silo_data(
     key: Secret key of the silo, int64 of shape [2], the same in every round, so
       that a repeated round repeats its message. `None` for a new one in every
       call.
+
+  Raises:
+    ArgumentError: If the records are used in blocks or phases, and `examples`
+      is a dataset whose order may change.
   """
   # Here the position of a record determines its privacy loss.
   if len(terms.phases) > 1 or isinstance(
