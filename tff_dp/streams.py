@@ -141,7 +141,7 @@ def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
   Their absolute value never exceeds 5.68.
 
   They are for directions and starting points, whose distribution no guarantee
-  rests on.
+  rests on. The arguments are those of `normals`.
   """
   return tf.raw_ops.StatelessRandomNormalV2(
       shape=shape, dtype=dtype, **_generator(key)
@@ -223,7 +223,7 @@ def _small_uniforms(shape, key: tf.Tensor) -> tf.Tensor:
 
 
 def uniforms(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
-  """Returns numbers that are uniform in [0, 1)."""
+  """Returns numbers that are uniform in [0, 1). Arguments as for `normals`."""
   return tf.raw_ops.StatelessRandomUniformV2(
       shape=shape, dtype=dtype, **_generator(key)
   )

@@ -87,7 +87,15 @@ class Parser(argparse.ArgumentParser):
     return flag in self._option_string_actions
 
   def add(self, flag: str, kind: type | None = None, *, to=None, **options):
-    """Adds a flag of a type, to the group `to` if it is given."""
+    """Adds a flag.
+
+    Args:
+      flag: The flag, with its dashes.
+      kind: Type of the value, `None` for text. `--rounds` is always an integer
+        of at most `_checks.MOST_ROUNDS`.
+      to: Group of the flag, `None` for the parser itself.
+      **options: Options of `add_argument`.
+    """
     if flag == '--rounds':
       kind = _rounds
     if kind is not None:

@@ -190,7 +190,13 @@ def write_plot(
     kind: Kind,
     plan_of: Callable[[argparse.Namespace], protocol_plan.ProtocolPlan],
 ) -> None:
-  """Writes a PNG of epsilon by every bound against rounds or slots."""
+  """Writes a PNG of epsilon by every bound against rounds or slots.
+
+  Args:
+    arguments: The flags.
+    kind: Kind of runs, which says what is on the horizontal axis.
+    plan_of: Function that returns the plan of some flags.
+  """
   varied, passes = kind.varied, plan_of(arguments).num_passes
 
   def epsilons_of(changed):

@@ -46,7 +46,7 @@ _SOLVED = ('answer', 'solved_for')
 
 
 def of(run: PlanRun) -> dict[str, Any]:
-  """Returns the headline of a run, with `details`. Its plan provides both."""
+  """Returns the headline that the plan of a run gives, with its `details`."""
   options = {
       'delta': run.delta, 'num_rounds': run.num_rounds, **run.options
   }

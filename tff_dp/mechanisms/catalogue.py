@@ -162,7 +162,7 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
 
   Raises:
     ArgumentError: If a field is missing or unknown, or differs from the field
-      of the mechanism built from it. An example is a number that is no float32.
+      of the mechanism built from it, such as a number that is not a float32.
   """
   fields = {name: _tupled(value) for name, value in dict(described).items()}
   name = fields.pop('name', None)

@@ -94,9 +94,9 @@ class LocalRandomizer(abc.ABC):
 class Gaussian(LocalRandomizer):
   """x clipped to L2 norm C, plus N(0, (noise_multiplier C)^2 I).
 
-  It has no epsilon at delta 0. Replace-one moves the clipped vector by up to
-  2 C, so the profile is the one of a Gaussian mechanism with sigma =
-  noise_multiplier / 2.
+  No finite epsilon holds at delta 0. Replace-one moves the clipped vector by up
+  to 2 C, so a report has the privacy profile of a Gaussian mechanism with
+  sigma = noise_multiplier / 2.
 
   Attributes:
     noise_multiplier: Standard deviation per coordinate, over the clip norm.

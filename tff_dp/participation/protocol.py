@@ -279,7 +279,12 @@ def from_description(
 
 
 def share_of(probability: float, *, part: int, whole: int) -> float:
-  """Returns `probability * part / whole`, rounded up."""
+  """Returns `probability * part / whole`, rounded up.
+
+  This is the probability of one of `part` steps, if a client draws one of
+  `whole` steps with the given probability. The result is never above
+  `probability`.
+  """
   if part == whole:
     return probability
   return min(probability, _up(_up(probability * part) / whole))

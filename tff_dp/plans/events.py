@@ -38,8 +38,8 @@ class PlanRun(NamedTuple):
   Attributes:
     plan: Plan of the run.
     num_rounds: Number of rounds that are accounted for, `None` for all.
-    delta: Delta at which epsilon is stated. `None` if pure epsilons add up and
-      there is no delta.
+    delta: Delta at which epsilon is stated. `None` asks for the sum of pure
+      epsilons, which only draw and discard has.
     options: Options of `Plan.headline`, by name.
     detail_options: Further options of `Plan.details` of this kind of plan.
   """

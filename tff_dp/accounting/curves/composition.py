@@ -62,7 +62,7 @@ class Part:
 
   @property
   def directions(self) -> tuple[privacy_profiles.Profile, ...]:
-    """The profiles of both directions, or the one that bounds both."""
+    """The profile of each direction, or the one profile that bounds both."""
     return (self.profile, self.reverse) if self.reverse else (self.profile,)
 
   @property

@@ -10,9 +10,9 @@ model. The profiles hold given everything that was released before.
 
 A bound on amplification starts from a profile, from pairs (epsilon0, delta0)
 that hold for a report, or from a proven probability that another client's
-report is a clone, which the target could have sent as well. `report` finds all
-of these by the type of the event. It refuses a foreign subclass of a local
-event, because the subclass may mean something else.
+report is a clone (`systems.check_ins.shuffling`). `report` finds all of these
+by the type of the event. It refuses a foreign subclass of a local event,
+because the subclass may mean something else.
 """
 
 from collections.abc import Callable
@@ -44,10 +44,10 @@ class LocalReport:
     splits: Function from the delta of the whole release to pairs (epsilon0,
       delta0) that hold for the report.
     is_pure: Whether there is exactly one pair and its delta0 is 0.
-    strong_clones: Arguments for the shuffle bound, as pairs (name, value). A
-      clone is another client's report that is drawn without a look at its data.
-      The arguments are present if the probability of a clone is provably above
-      exp(-epsilon0), which holds for every randomizer. Else empty.
+    strong_clones: Arguments for the shuffle bound, as pairs (name, value), if
+      another client's report is a clone with a probability that is provably
+      above exp(-epsilon0), the proven value for every randomizer. Else empty.
+      `systems.check_ins.shuffling` defines clones.
     together: Function that returns `count` reports as one part. `None` if the
       part follows from the profile.
   """

@@ -381,7 +381,7 @@ def _window(tilted) -> tuple[int, int]:
 
   This uses Chernoff's bound: for h > 0, the probability of a sum above b is at
   most exp(-h b) prod Ex[exp(h l)], where the product is over all releases and l
-  is the loss of one. The bound on a sum below b is alike.
+  is the loss of one. With h < 0 this bounds the probability of a sum below b.
   """
   low = sum(count * float(points[0]) for points, _, count in tilted)
   high = sum(count * float(points[-1]) for points, _, count in tilted)

@@ -151,6 +151,11 @@ def epsilon_of(
   Upper bound: the smallest epsilon at which the profile is at most delta,
   rounded up by less than one part in 10^9. Infinity if there is none up to
   `largest_epsilon`.
+
+  Args:
+    profile: Profile of the release.
+    delta: Target delta, in (0, 1).
+    largest_epsilon: Largest epsilon to try, at most `LARGEST_EPSILON`.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.in_closed(0.0, LARGEST_EPSILON, largest_epsilon=largest_epsilon)
@@ -529,8 +534,8 @@ def _lower_hull(
 
   The curve is f(E) = H_E, for E on both sides of 1. For small E, f is close to
   1 - E, and the difference g = f - (1 - E) is tiny. So left of E = 1, slopes
-  are computed from g, and the tails lose no digits. The slope of f is that of g
-  minus 1.
+  are computed from g, and the tails lose no digits. The slope of f is the
+  slope of g, minus 1.
 
   Args:
     grid: Grid points from 0 on, shape [n].

@@ -23,6 +23,11 @@ def epsilon(
 
   Upper bound: the smallest of `epsilons`, or 0 if that is negative. Infinity if
   delta is not above 0.
+
+  Args:
+    divergences: Divergence D of each order.
+    delta: Target delta, below 1.
+    orders: Orders alpha > 1.
   """
   if not delta > 0:
     return math.inf

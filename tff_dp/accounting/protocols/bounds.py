@@ -50,7 +50,7 @@ class Bound:
     part: Function that returns a `composition.Part`, which composes with other
       events.
     epsilon: Function that returns epsilon at delta if nothing else is released.
-      It is never above the epsilon of `part`, if both are present.
+      If there is a `part`, too, the result is never above the part's epsilon.
     is_slow: Whether 'best' leaves the bound out, unless only published proofs
       are allowed. Such a bound is sound, and almost never the tightest.
   """
@@ -192,8 +192,8 @@ def relation_for(
       for it, else zero-out.
 
   Raises:
-    PrivacyRefusedError: If there is no accounting for an event, or if an event
-      does not hold under the requested relation.
+    PrivacyRefusedError: If an event is neither a noised sum nor an event of a
+      protocol, or if it does not hold under the requested relation.
   """
   ours = [leaf for leaf in leaves if only_replace_one(leaf[0])]
   strangers = [

@@ -73,6 +73,12 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
     """Returns BISR, the banded inverse square root.
 
     C^-1 has the first bands of the inverse of the prefix sum's square root.
+
+    Args:
+      num_rounds: Horizon T.
+      num_bands: Number of bands of C^-1: how many draws a round combines.
+      stores_draws: Whether the last draws are kept.
+      restart_every: Number of rounds per tree, or `None` for one tree.
     """
     _checks.integer_at_least(1, num_bands=num_bands)
     coefficients = toeplitz_algebra.inverse_square_root_coefficients(num_bands)

@@ -326,7 +326,14 @@ def error_of(
     pattern: patterns.ParticipationPattern,
     restart_every: Optional[int] = None,
 ) -> float:
-  """Returns sqrt(S2 V) of parameters, see `toeplitz_algebra`."""
+  """Returns sqrt(S2 V) of parameters, see `toeplitz_algebra.accounted_error`.
+
+  Args:
+    objective: Objective that computes V of one tree.
+    parameters: Weights and decays.
+    pattern: Rounds in which one client may take part.
+    restart_every: Number of rounds per tree, `None` for one tree.
+  """
   num_rounds = objective.setting.num_rounds
   return toeplitz_algebra.accounted_error(
       objective,

@@ -259,7 +259,13 @@ class Banded(ToeplitzMechanism):
       *,
       restart_every: Optional[int] = None,
   ) -> 'Banded':
-    """Returns the mechanism of the first bands of `Toeplitz.square_root`."""
+    """Returns the mechanism of the first bands of `Toeplitz.square_root`.
+
+    Args:
+      num_rounds: Horizon T.
+      num_bands: Number of bands p that are kept.
+      restart_every: Number of rounds per tree, or `None` for one tree.
+    """
     _checks.integer_at_least(1, num_bands=num_bands)
     coefficients = toeplitz_algebra.square_root_coefficients(num_bands)
     return cls(

@@ -324,6 +324,13 @@ def wrapped_mass(
   transform. The bounds are Chernoff's for the distribution on the grid: Q(S >=
   w) <= exp(-r w) Ex[exp(r X)]^t for a rate r > 0. Under P, Ex[X exp(r X)]
   replaces one of the t factors. A negative rate bounds the mass below w.
+
+  Args:
+    one: Probabilities of one X on the grid from 0 on.
+    values: Grid points that belong to `one`.
+    t: Number of steps.
+    start: Lower end of the window.
+    width: Width of the window.
   """
   top = float(values[-1])
   if t * top < start + width:

@@ -195,7 +195,7 @@ def _ladder(num_rounds: int, num_windows: int, longest: int) -> list[int]:
   """Returns strides from 1 to the longest, in ratios of about `_RATIO`.
 
   Among strides with equally many slots per window, only the longest is kept. It
-  hides a client as well as the others do, and has more bands.
+  hides a client as well as the shorter ones do, and has more bands.
   """
   steps = max(1, round(math.log(longest, _RATIO)))
   strides = {round(longest ** (step / steps)) for step in range(steps + 1)}

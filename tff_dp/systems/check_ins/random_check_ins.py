@@ -188,6 +188,11 @@ def expected_dummies_fixed_window(
 
   Exact: m (1 - p0 / m)^n for n clients, m slots and check-in probability p0
   (arXiv:2007.06605, proposition 3.4). This is not a statement about privacy.
+
+  Args:
+    num_clients: Number of clients n.
+    num_slots: Number of slots m.
+    check_in_probability: Probability p0 that a client takes part.
   """
   _checks.integer_at_least(0, num_clients=num_clients)
   _checks.integer_at_least(1, num_slots=num_slots)
@@ -201,6 +206,10 @@ def expected_dummies_sliding_window(num_clients: int, *, window: int) -> float:
   Exact: (n - m + 1) (1 - 1/m)^m for n clients and a window of m, over the n - m
   + 1 steps from m on that update the model (arXiv:2007.06605, proposition 4.4).
   This is not a statement about privacy.
+
+  Args:
+    num_clients: Number of clients n, at least m. One wakes at each step.
+    window: Window m.
   """
   _checks.integer_at_least(1, window=window)
   _checks.integer_at_least(window, num_clients=num_clients)

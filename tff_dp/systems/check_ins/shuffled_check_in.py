@@ -114,7 +114,7 @@ def round_profile_by_cohort(
   together in blocks: k / n is taken at the largest k of a block, and D_k at its
   smallest k. In both tails D_k is taken at k = 1, and in the upper tail k / n
   counts as 1. The result is slightly looser than `round_profile`. The arguments
-  are the same.
+  and errors are those of `round_profile`.
   """
   _check(num_clients, check_in_rate)
   shuffling.clone_rule(

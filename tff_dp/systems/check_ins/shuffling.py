@@ -135,6 +135,12 @@ def clone_rule(
 ) -> CloneRule:
   """Returns the clone rule of a randomizer, after a check of its numbers.
 
+  Args:
+    local_epsilon: Epsilon e0 of the randomizer.
+    local_delta: Delta d0 of the randomizer.
+    probability: Clone probability pc, `None` for exp(-e0).
+    num_categories: Number of categories of randomized response, else `None`.
+
   Raises:
     NotApplicableError: As for `round_profile`.
   """
@@ -313,6 +319,11 @@ def blocks(low: int, high: int, most: int) -> np.ndarray:
   """Returns edges of at most `most` blocks [edge, next edge) of low..high.
 
   The blocks are narrower in the middle, where most of the probability is.
+
+  Args:
+    low: First value.
+    high: Last value.
+    most: Largest number of blocks.
   """
   if high + 1 - low <= most:
     return np.arange(low, high + 2)
@@ -324,7 +335,13 @@ def blocks(low: int, high: int, most: int) -> np.ndarray:
 def block_masses(
     edges: np.ndarray, trials: int, probability: float
 ) -> np.ndarray:
-  """Returns the probability of each block, rounded up."""
+  """Returns the probability of each block, rounded up.
+
+  Args:
+    edges: Edges of the blocks, see `blocks`.
+    trials: Number of trials of the binomial distribution.
+    probability: Success probability of the binomial distribution.
+  """
   values = np.arange(edges[0], edges[-1])
   masses = stats.binom.pmf(values, trials, probability)
   return np.add.reduceat(masses, edges[:-1] - edges[0]) * (1 + RELATIVE_ERROR)
@@ -426,6 +443,11 @@ def checked_in(
 
   Upper bound: exact in the cells and rounded up, plus the worst value for the
   mass outside of them.
+
+  Args:
+    epsilons: Values ln(E) >= 0, shape [epsilons].
+    local_epsilon: Epsilon e0 of the randomizer.
+    cells: Cells that the adversary may see, see `cells_of`.
   """
   found = cells.rest * worst_case(epsilons, local_epsilon)
   for rows, _, excess in _pieces(epsilons, local_epsilon, cells):
@@ -449,7 +471,7 @@ def _pieces(
 ) -> Iterator[tuple[np.ndarray, slice, np.ndarray]]:
   """Yields (rows, columns, `_excess` there), for all rows with epsilon < e0.
 
-  In the other rows it is 0. Rows are epsilons, and columns are cells.
+  In all other rows `_excess` is 0. Rows are epsilons, and columns are cells.
   """
   epsilons = np.asarray(epsilons, np.float64)
   # For epsilon >= e0 no report tells the inputs apart.

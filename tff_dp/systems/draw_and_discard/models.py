@@ -40,8 +40,9 @@ class FlatModel:
         `tff.learning.models.from_keras_model`.
 
     Raises:
-      ArgumentError: If `model_fn` is neither, or if the model has weights that
-        are not float32 or not trainable.
+      ArgumentError: If `model_fn` is neither a `FunctionalModel` nor a
+        function, or if the model has weights that are not float32 or not
+        trainable.
     """
     self.model_fn = model_fn
     self._is_functional = isinstance(

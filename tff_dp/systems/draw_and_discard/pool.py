@@ -72,7 +72,13 @@ class Rules(NamedTuple):
 
 
 def initialize(rules: Rules, weights: tf.Tensor, key: tf.Tensor) -> Pool:
-  """Returns a pool around `weights`, a float32 tensor of shape [p]."""
+  """Returns a new pool around some weights.
+
+  Args:
+    rules: Rules of the pool.
+    weights: Weights, float32 of shape [p].
+    key: Root key of the server's coins, int64 of shape [2].
+  """
   zero = tf.constant(0, tf.int64)
   has_pending = rules.strategy.name == strategies.SERVER_BATCH
   empty = Pool(

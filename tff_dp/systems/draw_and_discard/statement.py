@@ -116,7 +116,11 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
 
 
 def _of_one_weight(plan, about: builder.Occasion) -> list[dict[str, Any]] | str:
-  """Returns epsilon of one weight, which is no guarantee, or 'none'."""
+  """Returns an entry about the epsilon of one weight, or 'none'.
+
+  This epsilon does not guarantee anything to a client. The result is 'none' if
+  clients add no noise, or if the noise follows from a known seed.
+  """
   if not plan.step.is_private or about.insecure_seed:
     return 'none'
   epsilon = plan.step.coordinate_epsilon(plan.num_params)

@@ -135,6 +135,8 @@ class SamplingPlan(coarse_plan.CoarsePlan):
   ) -> float:
     """Returns epsilon of everything that the run releases. Upper bound.
 
+    With a noise multiplier below 0.1, amplification is not counted.
+
     Args:
       delta: Target delta, in (0, 1).
       num_rounds: Rounds after which the run stops, `None` for all.
@@ -161,6 +163,11 @@ class SamplingPlan(coarse_plan.CoarsePlan):
 
     A client may then be in every round. Exact for the rounds that
     `rounds_accounted` returns, which are all rounds if the run does not stop.
+
+    Args:
+      delta: Target delta, in (0, 1).
+      num_rounds: Rounds after which the run stops, `None` for all.
+      neighboring_relation: Relation of epsilon, `None` for zero-out.
     """
     _checks.in_open(0.0, 1.0, delta=delta)
     found = _unsampled_epsilon(
@@ -245,7 +252,7 @@ class SamplingPlan(coarse_plan.CoarsePlan):
   def headline(
       self, *, population: Optional[int] = None, **options
   ) -> dict[str, Any]:
-    """See base class. The population is that of the plan."""
+    """See base class. The population is the field of the plan."""
     del population
     return super().headline(population=self.population, **options)
 

@@ -70,6 +70,11 @@ def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
   """Returns standard normals for one purpose, float64 of shape [size].
 
   They are float64, so that the sum of data and noise is rounded only once.
+
+  Args:
+    key: Secret key of the silo's round, int64 of shape [2].
+    domain: Name of the purpose. Each purpose has its own stream.
+    size: Number of normals.
   """
   return streams.normals([size], streams.domain_key(key, domain), tf.float64)
 

@@ -295,8 +295,8 @@ class SiloPlan(plan_base.PlanOfSilos):
     """Returns a dict of numbers for every silo, by its name.
 
     The keys of a dict are 'epsilon', 'delta', 'budget', 'records' and
-    'messages'. Delta and budget are the silo's own, and epsilon is the one that
-    its messages cost at this delta. The last two are counts.
+    'messages'. Delta and budget are those of the silo's `SiloBudget`. Epsilon
+    is the cost of its messages at this delta. Records and messages are counts.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -15,7 +15,7 @@ arguments:
 *   `constraint`: set in which the model has to stay.
 *   `regularization`: lambda of lambda/2 |w - w_0|^2, added at the server.
 *   `noise_stddev`: sigma of all silos, or name -> sigma, in the place of the
-  calibrated one. The guarantee is then the one of this noise. 0 voids it.
+  calibrated one. The guarantee then follows from this noise, and is void for 0.
 *   `published_proofs`: calibrate only with bounds that have a published proof.
 *   `label_range`: smallest and largest label. The gradient of a record with
   another label counts as zero, silently: an error would tell everybody that

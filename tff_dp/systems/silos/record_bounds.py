@@ -47,9 +47,9 @@ def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
   events, there is one result for each combination of their parts. Gaussian
   releases that are not messages are in every result.
 
-  The result is `None` if there are too many combinations, or a leaf of another
-  kind. Such are also a Gaussian release without noise or with infinite noise,
-  and a `DisjointRecordsDpEvent` that occurs more than once.
+  The result is `None` if there are too many combinations, or a leaf that is
+  none of these: an event of another kind, a Gaussian release without noise or
+  with infinite noise, or a `DisjointRecordsDpEvent` that occurs more than once.
 
   Args:
     leaves: Leaves to account for under replace-one.

@@ -157,7 +157,7 @@ def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
   """Returns the event of the messages for the record with the largest loss.
 
   Blocks and phases on disjoint records become a `DisjointRecordsDpEvent`.
-  Records that surely cost no more than others are left out of it.
+  Records that surely cost no more than other records are left out.
 
   Args:
     counts: Number of times that each message was sent.
@@ -320,6 +320,11 @@ def unsampled_epsilon_of(
   message e use k_e of them and have noise multiplier m_e. The squared shift of
   all messages, sum_e (2 k_e / m_e)^2, is at most k^2 times the largest sum of
   (2 / m_e)^2 over the messages of one record.
+
+  Args:
+    uses: Number of messages of each kind that use one record.
+    delta: Target delta, in (0, 1).
+    num_records: Number of records k.
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return math.inf

@@ -52,6 +52,11 @@ def group(
   """Returns (k eps, k e^((k-1) eps) delta), the loss of k replaced records.
 
   Upper bound, by k steps that replace one record each. Delta is at most 1.
+
+  Args:
+    epsilon: Epsilon of one replaced record at `delta`.
+    delta: Delta of one replaced record.
+    num_records: Number of replaced records k. 0 gives (0, 0).
   """
   if num_records == 0:
     return 0.0, 0.0

@@ -75,7 +75,13 @@ def element_type(num_phases: int, num_metrics: int) -> tff.Type:
 
 
 def data_type(input_spec, num_phases: int, num_metrics: int) -> tff.Type:
-  """Returns the type of a silo's data: records, and one element of terms."""
+  """Returns the type of a silo's data: records, and one element of terms.
+
+  Args:
+    input_spec: Spec of a batch of records.
+    num_phases: Number of phases of the run.
+    num_metrics: Number of private metrics.
+  """
   return tff.to_type(
       collections.OrderedDict({
           EXAMPLES: tff.SequenceType(tff.types.tensorflow_to_type(input_spec)),
@@ -140,7 +146,7 @@ def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
 
   Args:
     elements: Sequence of terms, inside of the silo's graph.
-    l2_norm_clip: Clip norm of the process. If it is larger than the one in the
+    l2_norm_clip: Clip norm of the process. If it exceeds the clip norm in the
       terms, running the graph fails.
   """
   # Running it fails unless there is exactly one element.

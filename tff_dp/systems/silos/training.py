@@ -24,7 +24,7 @@ class SiloCohorts(cohorts.Cohorts):
 
   In the field every silo keeps a secret key of its own. Here all keys follow
   from one root key, which is in the checkpoints. So a round that is repeated
-  after a crash repeats every message bit for bit, and is no second release.
+  after a crash repeats every message bit for bit, which reveals nothing more.
   """
 
   why_not_chosen = 'the plan says which silos take part in which round'
