@@ -174,8 +174,8 @@ class DisjointBlocks(_WholeBatches):
   """One pass: round r = 0, 1, .. uses records rK..(r+1)K-1 in a fixed order.
 
   No record is in two rounds, so a whole pass costs a record as much as one
-  Gaussian release, even if later rounds depend on earlier messages. The choice
-  of the blocks is public.
+  Gaussian release, even if later rounds depend on earlier messages. This
+  holds even if the blocks are public.
   """
 
   name = 'one-pass'
