@@ -50,15 +50,16 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
 
   The server sends the clip norm of the current tree to the clients. The clip
   norm depends only on noised values of finished trees. A client whose update is
-  not finite counts as zero, and so as within the clip norm. The clip norm and
-  its noise scale change only when a tree begins. With independent noise that is
-  every round.
+  not finite counts as zero, and so as within the clip norm. The clip norm, and
+  with it the scale of the noise, changes only when a tree begins. If the noise
+  of the rounds is independent, it changes in every round.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers, clip_norm, quantile)`. `quantile` is
   `OrderedDict(bits, buffers)`, where `bits` is the sum of the current tree's
   noised `bits`. The state holds no un-noised data, except the keyed digests.
-  Both streams depend on the same digests, of updates and bits.
+  The noise of updates and the noise of bits depend on the same digests, which
+  are made from both.
 
   `measurements`: the measurements of `CorrelatedNoiseFactory`, with the
   `clip_norm` of the round, and `quantile_estimate`. This is the estimated share
@@ -80,11 +81,13 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     """Initializes the factory.
 
     Args:
-      mechanism: Mechanism that adds the noise of every round, to both streams.
+      mechanism: Mechanism that adds the noise of every round, to updates and to
+        bits.
       adaptive_clipping: Target quantile, learning rate, and the share of the
         guarantee that is spent on the bits.
-      noise_multiplier: Noise multiplier of both streams together. 0 adds no
-        noise and gives no privacy.
+      noise_multiplier: Noise multiplier of a single stream that costs as much
+        as the streams of updates and of bits together. 0 adds no noise and
+        gives no privacy.
       initial_l2_norm_clip: Clip norm of the first tree.
       clients_per_round: Expected number of clients, the divisor.
       insecure_seed: Seed for tests only. It replaces the secret key by one that
@@ -184,8 +187,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
     @tff.tensorflow.computation(state_type)
     @tf.function(autograph=False)
     def begin_round(state):
-      """Returns the state with the clip norm of the round, and the clip norm.
-      """
+      """Returns the state for the round that begins, and its clip norm."""
       state = self._begin(state)
       is_finished = self._is_clip_norm_finished(state)
       target = self._adaptive_clipping.target_quantile

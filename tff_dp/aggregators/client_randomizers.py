@@ -62,7 +62,7 @@ class ClientRandomizer(abc.ABC):
 
   @abc.abstractmethod
   def clip(self, update: tf.Tensor) -> tf.Tensor:
-    """Returns the update scaled to the bound, or zeros if it is not finite."""
+    """Returns the clipped update, or zeros if its norm is not finite."""
 
   @abc.abstractmethod
   def draw_report(self, clipped: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
@@ -132,7 +132,7 @@ class _Laplace(_Additive):
 
 
 class _Sphere(ClientRandomizer):
-  """The report is (seed of a direction v, sign), as three int64."""
+  """The report is the seed of a random direction and a sign, as three int64."""
 
   @property
   def report_spec(self):

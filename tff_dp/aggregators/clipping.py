@@ -29,7 +29,8 @@ def clip(update: tf.Tensor, l2_norm_clip):
   Returns:
     The update, and an `OrderedDict` of int32 scalars, each 0 or 1:
     `num_clients` (always 1), `num_zeroed` (the norm was not finite),
-    `num_empty` (it was 0) and `num_clipped` (it was above the bound).
+    `num_empty` (the norm was 0) and `num_clipped` (the norm was finite, and
+    above the bound less a margin for the rounding of float32).
   """
   bound = l2_norm_clip * (1.0 - NORM_MARGIN)
   # Like `tf.norm`, in one pass over the vector.

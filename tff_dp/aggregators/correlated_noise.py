@@ -56,14 +56,15 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers)`. `release_id` identifies the noise that is
   added, see `release`. A state with another `release_id` is refused. `digests`
-  are 64 keyed bits for each round whose draws are made again. They are as
-  secret as the key. The state holds no other un-noised data.
+  are 64 keyed bits for each of the latest rounds, as many as a later round may
+  draw again. They are as secret as the key. The state holds no other un-noised
+  data.
 
   `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
-  `round` and `tree_id` are public. `snr` is computed from the noised result and
-  is covered by the guarantee. The entries of `not_covered` (`num_clients`,
-  `num_zeroed`, `num_empty`, `num_clipped`) are exact counts and are not
-  covered.
+  `round` and `tree_id` are public. `snr` estimates the norm of the signal over
+  that of the noise. It is computed from the noised result, so the guarantee
+  covers it. The entries of `not_covered` (`num_clients`, `num_zeroed`,
+  `num_empty`, `num_clipped`) are exact counts and are not covered.
   """
 
   def __init__(
@@ -344,8 +345,8 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
     total: Exact sum in units of `step`, integers.
     step: A power of two, a number or a float32 scalar.
     noise: Unit noise, float32 of the same shape.
-    noise_stddev: Standard deviation of a unit draw on the sum, a number or a
-      float32 scalar.
+    noise_stddev: Factor of the noise: the standard deviation, on the sum, of a
+      draw of variance 1. A number or a float32 scalar.
     clients_per_round: Divisor.
   """
   # Few passes over float64 vectors: noise alone depends on nobody's data, and
@@ -356,12 +357,17 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
 
 
 def signal_to_noise(result, noise_stddev):
-  """Returns an estimate of |signal| / |noise| from the released vector.
+  """Returns an estimate of the norm of the signal over that of the noise.
 
   The squared norm of the signal is estimated by the squared norm of the result
-  minus the expected squared norm of the noise, but at least 0. For independent
-  noise the difference is right on average. For correlated noise it is
-  indicative, and it ignores the extra noise of a completed tree.
+  minus the expected squared norm of the noise, but at least 0. If the noise of
+  the rounds is independent, this difference is right on average. If it is
+  correlated, the estimate is only indicative. It ignores the extra noise of a
+  completed tree.
+
+  Args:
+    result: Released vector, with the noise in it.
+    noise_stddev: Standard deviation of the noise on a coordinate of `result`.
   """
   num_params = tf.cast(tf.size(result), tf.float32)
   noise_squared = num_params * noise_stddev**2

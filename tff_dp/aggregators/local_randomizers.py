@@ -43,10 +43,10 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
 
   `state`: empty.
 
-  `measurements`: `num_reports`, which is public under replace-one, and
-  `noise_stddev`, which follows from it. `noise_stddev` is the standard
-  deviation per coordinate of the result, for the sphere an upper bound. No
-  measurement is computed from updates.
+  `measurements`: `num_reports`, which is public if neighbouring data differ in
+  one client's data (replace-one), and `noise_stddev`, which follows from it.
+  `noise_stddev` is the standard deviation per coordinate of the result, for the
+  sphere an upper bound. No measurement is computed from updates.
   """
 
   def __init__(
@@ -99,7 +99,7 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
 
     Its result is `OrderedDict(total, num_reports)` at the server: the sum of
     the estimates, and an int32. This serves callers that add up several rounds.
-    `mean_over` scales only the measurements.
+    `mean_over` scales only the measurement `noise_stddev`.
 
     Args:
       value_type: Type of the update, with float32 tensors only.
@@ -195,7 +195,8 @@ class RandomizedResponseHistogramFactory(
   float32 of shape [num_categories]. It estimates the number of clients with
   category i without bias. It may be negative, and sums up to n.
 
-  `state`: empty. `measurements`: `num_reports`, public under replace-one.
+  `state`: empty. `measurements`: `num_reports`, which is public if neighbouring
+  data differ in one client's data (replace-one).
   """
 
   def __init__(self, randomizer: randomizers.RandomizedResponse):

@@ -83,7 +83,7 @@ def no_digests(mechanism: mechanism_lib.Mechanism) -> tf.Tensor:
 
 
 def with_digest(digests, round_in_tree, digest) -> tf.Tensor:
-  """Returns the ring after a round, whose digest replaces the oldest one."""
+  """Returns the ring of digests after a round. The oldest one is replaced."""
   place = (round_in_tree - 1) % digests.shape[0]
   return tf.tensor_scatter_nd_update(digests, [[place]], [digest])
 
@@ -106,10 +106,11 @@ def next_noise(
 ):
   """Returns (noise, buffers) of the round that begins.
 
-  Draws have standard deviation 1. Let b_R be the sum of a tree's noise after
-  its last round R. If trees are completed, virtual rounds fill the tree up, and
-  the round that opens the next tree adds their noise, `b_{R + virtual} - b_R`.
-  After that, the finished tree has only the noise of its root left.
+  Draws have standard deviation 1. Some mechanisms complete a tree after its
+  last round R, with virtual rounds that have noise and no data. The first round
+  of the next tree adds the noise of all virtual rounds. It is `b_{R + virtual}
+  - b_R`, where b_t is the sum of the tree's noise after t rounds. Only the
+  noise of the root is then left of the finished tree.
 
   Args:
     mechanism: Mechanism that adds the noise of every round.

@@ -61,7 +61,14 @@ class Release:
       in_sum: bool = False,
       plan: Optional[str] = None,
   ) -> 'Release':
-    """Returns the release of the noise with these facts, in plain JSON types.
+    """Returns the release of the noise that some facts describe.
+
+    Args:
+      facts: Facts about noise and clipping, in plain JSON types. Their hash is
+        the fingerprint.
+      divisor: Divisor of the noised sum, see the class.
+      in_sum: Whether clients add shares of noise, see the class.
+      plan: Fingerprint of the plan, see the class.
     """
     text = json.dumps(facts, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

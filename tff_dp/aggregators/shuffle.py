@@ -39,10 +39,11 @@ _REPORT_SCALES = (1e-25, 1e25)
 
 
 def grid_step(report_scale: float) -> float:
-  """Returns the power of two whose multiples are added up.
+  """Returns the step of the grid that reports are rounded to, a power of two.
 
   Args:
-    report_scale: Clip norm plus noise scale of a report.
+    report_scale: Clip norm of a report, plus the scale of the noise that the
+      client adds to it, if any.
   """
   _checks.in_closed(*_REPORT_SCALES, report_scale=report_scale)
   return 2.0 ** (math.floor(math.log2(report_scale)) - _GRID_BITS)
@@ -147,7 +148,8 @@ def _sum_of(contribution: tff.Computation) -> Callable[[tff.Value], tff.Value]:
   """Returns a function that sums up the contributions of all clients.
 
   It uses `federated_sum`. Unlike a `federated_aggregate` with custom functions,
-  this exists in both of TFF's forms for production stacks.
+  this exists in both of TFF's forms for production stacks, `MapReduceForm` and
+  `DistributeAggregateForm`.
   """
 
   def aggregate(value):

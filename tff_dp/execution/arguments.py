@@ -38,6 +38,8 @@ class ClientList:
 
     Raises:
       TypeError: If the value does not match its type.
+      UnsupportedComputationError: If a dataset in the value calls a Python
+        function, or may have state and cannot be copied.
     """
     where = f'client {client} of {self.where}'
     return values.flatten(
@@ -49,8 +51,9 @@ class ClientList:
     return leaves_lib.Reader(self.type_spec)
 
   def leaves(self, client: int) -> leaves_lib.Leaves | None:
-    """Returns a client's leaves, or None if its value cannot be read.
+    """Returns the tensors and tables that a client's value consists of.
 
+    The result is None if the value does not match its type, or cannot be read.
     See `leaves.Reader`.
     """
     return self._reader(self.members[client])
@@ -105,8 +108,9 @@ def bind(
   Raises:
     TypeError: If a part does not match its type.
     ValueError: If two lists of clients differ in length.
-    UnsupportedComputationError: If the argument is a data descriptor, which
-      names data and does not hold it.
+    UnsupportedComputationError: If a part is a data descriptor, which names
+      data and does not hold it. Also if a dataset in a part that is not a list
+      of clients cannot be used here, see `values.from_python`.
   """
   single, clients = {}, {}
   for node in nodes:

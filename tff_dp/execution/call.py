@@ -143,6 +143,8 @@ class Call:
 
     Raises:
       TypeError: If a client's data does not match its type.
+      UnsupportedComputationError: If a client's dataset, or a part of the
+        computation, cannot run here.
       ClientComputationError: If the work of a client failed.
       concurrent.futures.CancelledError: If `cancel` was called.
     """
@@ -283,7 +285,7 @@ class Call:
     return accumulators
 
   def _leaves(self, one_pass) -> Callable[[int], leaves_lib.Leaves | None]:
-    """Returns a function from a client to its leaves.
+    """Returns a function from a client to its leaves: its tensors and tables.
 
     The function returns None for a client that must run by itself.
     """
@@ -307,7 +309,11 @@ class Call:
     return leaves
 
   def _work_on_chunk(self, number, worker, chunk, server_inputs, accumulators):
-    """Returns the accumulators after a chunk, or None if nothing was done."""
+    """Returns the accumulators after a chunk, or None if nothing was done.
+
+    Nothing is done if no function runs such a chunk, or if the function failed.
+    Its clients then run one by one.
+    """
     if chunk.is_alike:
       compiled, join, path = self._program.cohort_pass, chunks.stack, _AT_ONCE
     else:
@@ -330,7 +336,10 @@ class Call:
   def _work_one_by_one(
       self, number, worker, clients, server_inputs, accumulators, failures
   ):
-    """Returns the accumulators after all clients, or after the last good one.
+    """Returns the accumulators after these clients.
+
+    The work stops at a client that fails, at a client behind one that has failed
+    elsewhere, and when the call is cancelled.
     """
     one_pass = self._program.schedule.passes[number - 1]
     function = self._program.client_pass(number, worker)

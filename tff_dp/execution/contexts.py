@@ -245,7 +245,8 @@ def create_native_context(
       up in the clients' order. Another number of cores gave other bits.
     default_num_clients: Number of clients to use if the arguments of a
       computation do not determine it.
-    log_path: File for the worker's output, or None.
+    log_path: File for the worker's output, which may show clients' data. None
+      keeps the output in an unnamed temporary file.
 
   Raises:
     ArgumentError: If a value is not allowed.
@@ -312,11 +313,15 @@ def set_default_context(
       computation do not determine it.
     max_clients_per_call: Clients per call, see
       `create_sync_in_process_context`. None means its default.
-    log_path: File for the output of the native worker, or None.
+    log_path: File for the output of the native worker. None keeps the output in
+      an unnamed temporary file.
 
   Raises:
     ArgumentError: If a value is not allowed, or not used by this kind.
-    NativeWorkerError: If the worker cannot be started.
+    NativeWorkerError: If the native worker cannot be started, or does not exist
+      for this Python.
+    BrokenEnvironmentError: If there is no usable binary of the native worker.
+    OSError: If `log_path` cannot be written.
   """
   _checks.one_of(_KINDS, kind=kind)
   if kind == 'in_process':

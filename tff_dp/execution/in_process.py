@@ -173,7 +173,7 @@ class _InProcessContext:
 
   @property
   def server_device(self) -> str:
-    """Full name of the device of all other work."""
+    """Full name of the device of all work that is not a client's."""
     return self._engine.server_device
 
   @property
@@ -279,11 +279,11 @@ def create_sync_in_process_context(
     server_tf_device: Device of all other work. Default: the first GPU, or the
       CPU if there is none.
     max_concurrent_clients: Number of workers, which are spread over the
-      devices. Default: one for each entry of the list. With one, aggregation
-      gives the same bits as TFF's own runtime. More workers add up in another
-      order, which depends only on their number. The bits of a training depend
-      on the number of workers and on the number of threads within an operation.
-      They do not otherwise depend on the number of cores.
+      devices. Default: one for each entry of `client_tf_devices`. With one,
+      aggregation gives the same bits as TFF's own runtime. More workers add up
+      in another order, which depends only on their number. The bits of a
+      training depend on the number of workers and on the number of threads
+      within an operation. They do not otherwise depend on the number of cores.
     default_num_clients: Number of clients to use if the arguments of a
       computation do not determine it.
     max_clients_per_call: Largest number of clients that a worker trains in one

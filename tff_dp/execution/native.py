@@ -164,7 +164,10 @@ class NativeWorker:
     return not self._closed and self._process.poll() is None
 
   def log_tail(self) -> str:
-    """Returns the end of the worker's output."""
+    """Returns the last 2,000 bytes of the worker's output, '' after `close`.
+
+    SECRET: they may show clients' data.
+    """
     if self._log.closed:
       return ''
     size = os.fstat(self._log.fileno()).st_size

@@ -42,7 +42,8 @@ class BudgetLedger:
     Args:
       plan: A `plans.base.Plan`.
       delta: Target delta, in the open interval (0, 1).
-      epsilon: Privacy budget, `None` for no limit.
+      epsilon: Largest epsilon that the run may spend at `delta`, `None` for no
+        limit.
     """
     _checks.delta(delta=delta)
     if epsilon is not None:
@@ -61,7 +62,8 @@ class BudgetLedger:
   def epsilon_after(self, round_index: int) -> float:
     """Returns the epsilon spent by a run that stops after a round.
 
-    Upper bound. It is 0 for round 0, and infinite without noise.
+    Upper bound. It is 0 for round 0. It is infinite if the plan has no noise,
+    or too little noise for any epsilon at this delta.
 
     Args:
       round_index: Index of the round, 1-based, or 0 for a run that never began.
@@ -125,11 +127,14 @@ class BudgetLedger:
     """Counts a round as spent and returns the record to store before release.
 
     Args:
-      round_index: Index of the round after the last recorded one. After a
-        crash, also the last recorded one, with the same clients and noise keys.
+      round_index: 1-based index of the round after the last recorded one. After
+        a crash it may also be the last recorded one, with the same clients and
+        noise keys.
 
     Returns:
-      The round and the epsilon spent if the run stops there, as plain types.
+      A dict of plain JSON types: the round, the epsilon of a run that stops
+      there, its delta, neighbouring relation and unit, and what the plan adds
+      (`plan.spent`).
 
     Raises:
       PrivacyRefusedError: If the round breaks plan, budget or order.

@@ -124,7 +124,7 @@ class ParticipationLedger:
       pattern: Participation pattern that the accountant assumes for every
         client.
       restart_every: Number of rounds per noise tree, `None` for one tree. It
-        must equal the mechanism's.
+        must equal `restart_every` of the noise mechanism.
       run_id: Name of the run. A saved ledger cannot be loaded into another run.
         `None` draws a fresh name.
       salt: Secret bytes mixed into the hash of client ids. `None` draws fresh
@@ -294,7 +294,7 @@ class ParticipationLedger:
 
     Raises:
       PrivacyRefusedError: If the bytes are damaged, or belong to another run or
-        plan.
+        to a plan with another participation pattern or other trees.
     """
     start = len(_MAGIC) + _CHECKSUM_BYTES
     body = data[start:]

@@ -41,10 +41,12 @@ class Certificate:
 
   Attributes:
     plan: Plan whose noise the process adds.
-    release: The noise that the process adds, if the process state counts its
-      rounds. Else `None`, and `check` checks nothing.
+    release: The noise that the process adds. `None` if the plan has no privacy,
+      or if the process state does not count rounds. `check` then checks
+      nothing.
     not_covered: Paths of the metrics that depend on clients' data without
-      noise. A trusted server sees these metrics, and keeps them secret.
+      noise. A trusted server sees these metrics, and keeps them secret. Empty
+      if the plan has no privacy, because nothing is searched then.
   """
 
   plan: base.Plan
@@ -52,7 +54,11 @@ class Certificate:
   not_covered: frozenset[data_flow.Path]
 
   def check(self, state: Any, metrics: Any, *, rounds_done: int) -> None:
-    """Raises unless the noise and its state after a round follow the plan.
+    """Raises if the state or the metrics after a round contradict the plan.
+
+    The state must name the noise of the plan and count the rounds done. Where
+    the metrics have a clip norm and the standard deviation of the noise, these
+    must be those of the plan. An adaptive clip norm may have any value.
 
     Args:
       state: State of the process.
@@ -60,8 +66,8 @@ class Certificate:
       rounds_done: Number of rounds that led to the state.
 
     Raises:
-      PrivacyRefusedError: If they do not follow the plan. The message has the
-        found and the expected values.
+      PrivacyRefusedError: If a value contradicts the plan. The message has the
+        found and the expected value.
     """
     if self.release is None:
       return
@@ -132,11 +138,12 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
       names. The builders of `tff_dp.learning` keep it in `process.plan`. An
       aggregator made by `plan.aggregator()` names it in its graph. You must
       pass the plan if it is a `NonPrivatePlan` or a result of
-      `with_availability`, or if another Python process made the aggregator.
+      `with_availability`. You must also pass it if the aggregator was made in
+      another Python process, or before the latest 32 plans of this one.
 
   Raises:
-    ArgumentError: If the process cannot be trained, or if its plan is not known
-      here.
+    ArgumentError: If `process` is not a `LearningProcess`, if `plan` is not a
+      plan, or if the plan of the process is not known here.
     PrivacyRefusedError: If the plan's epsilon might not be true of the run.
   """
   _check_is_runnable(process)

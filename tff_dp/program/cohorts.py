@@ -33,7 +33,8 @@ class Selection:
       record.
     read: Function that returns the clients' data. It is called after the round
       is recorded.
-    released: Columns of the round's metrics that are public or covered.
+    released: Columns of the round's metrics that are public, or covered by the
+      guarantee.
     not_covered: Columns of the round's metrics that are neither public nor
       covered.
   """
@@ -95,7 +96,16 @@ class Cohorts(abc.ABC):
     """
 
   def eligible(self, round_index: int, client_ids: Sequence) -> list:
-    """Returns the ids among `client_ids` that `select` would take."""
+    """Returns the ids among `client_ids` that `select` would take.
+
+    Args:
+      round_index: 1-based index of the round.
+      client_ids: Ids to choose from.
+
+    Raises:
+      PrivacyRefusedError: If no loop may choose the clients of a round, or if
+        the round is not a coming round of the plan.
+    """
     del round_index, client_ids
     raise self._cannot_be_chosen()
 
@@ -235,8 +245,8 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> Cohorts:
   Args:
     plan: A plan of any system.
     clients: A `tff.simulation.datasets.ClientData`. A plan whose clients decide
-      also takes its `ProtocolSource`, and a `NonPrivatePlan` takes any such
-      source.
+      themselves whether to take part also takes its `ProtocolSource`. A
+      `NonPrivatePlan` takes any such source.
     schedule_seed: Public seed of the schedule. Must be 0 if clients decide
       themselves.
   """

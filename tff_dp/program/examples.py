@@ -21,8 +21,9 @@ _EXAMPLES = 'examples'
 def check(process: tff.learning.templates.LearningProcess, clients: Any):
   """Raises if the process cannot read the examples of the first client.
 
-  Nothing is checked where the type cannot be seen without reading data: for
-  clients that are named by ids, and for lists of examples.
+  Nothing is checked where the type cannot be seen without reading data: if the
+  process takes clients' ids, if a client has a list of examples, and if a
+  source of clients has no `clients`.
 
   Args:
     process: The process that will be trained.

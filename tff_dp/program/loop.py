@@ -88,20 +88,22 @@ class Loop:
         from clients' data. Any other process is refused, see `certify`.
       clients: A `tff.simulation.datasets.ClientData` with the whole population,
         preprocessing included. A plan with a protocol also takes its
-        `ProtocolSource`.
+        `ProtocolSource`, and a `NonPrivatePlan` a source of any protocol.
       output_dir: Directory that is absent, empty, or holds this very run. It
         gets the files that `program.train` writes.
       delta: Target delta, in (0, 1). Choose it below 1 / population.
       plan: Plan of the process. Default: the one that the process names.
       epsilon_budget: Budget at `delta`. The round that would exceed it is
         refused. Default: no budget.
-      declarations: Facts for the statement that only the caller knows.
+      declarations: Facts for the statement that only the caller knows. Default:
+        nothing is declared, except what a loop cannot cover.
 
     Raises:
       ArgumentError: If a value is not allowed, or if `output_dir` cannot be
         written or belongs to another run.
-      PrivacyRefusedError: If the process does not implement the plan, or if not
-        even the first round fits the budget.
+      PrivacyRefusedError: If the process does not implement the plan, if not
+        even the first round fits the budget, or if files of the run are
+        missing, damaged or older than its releases.
       RuntimeError: If the context of this thread is asynchronous.
     """
     path = os.path.realpath(output_dir)
@@ -216,10 +218,11 @@ class Loop:
       data, such as their loss, have no noise: do not publish them.
 
     Raises:
-      ArgumentError: If an id is unknown.
+      ArgumentError: If an id is unknown, or if `cohort` is a single string.
       PrivacyRefusedError: If the loop is closed, the cohort breaks the plan, no
         round is left, or the round would exceed the budget. Nothing has changed
-        then.
+        then. Also if the output of the round contradicts the plan. The round
+        then counts as begun, and nothing of it is released.
       ClientComputationError: If the work of a client failed. You can run the
         round again, also with another cohort.
     """

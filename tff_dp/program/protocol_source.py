@@ -178,7 +178,8 @@ class ProtocolSource(cohorts_lib.Source):
     """Returns the iterator that `to_bytes` saved, at the same position.
 
     Raises:
-      PrivacyRefusedError: If the bytes are damaged or of another source.
+      PrivacyRefusedError: If the bytes are damaged, of another source or of
+        another format, or if the saved key gives other draws here.
     """
     return ProtocolIterator.from_bytes(data).attached(self)
 
@@ -274,7 +275,12 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
     return self.data_of(self.advance())
 
   def advance(self) -> Step:
-    """Draws and returns the next step, without reading data."""
+    """Draws and returns the next step, without reading data.
+
+    Raises:
+      PrivacyRefusedError: If all steps of all passes are done, or if the
+        iterator has no clients yet.
+    """
     source = self._attached()
     if self.position >= source.num_rounds:
       raise _checks.PrivacyRefusedError(
@@ -388,7 +394,8 @@ class ProtocolCohorts(cohorts_lib.Cohorts):
   """Cohorts of clients that decide themselves whether to take part.
 
   The number of reports of a step is recorded, unless the protocol keeps it
-  secret. The realised rate so far is recorded if the protocol expects a rate.
+  secret. The realised rate is recorded if the protocol expects a rate. It is
+  the number of reports so far, per client and step.
   """
 
   def __init__(self, source: ProtocolSource):

@@ -77,8 +77,10 @@ def make_row(
   Args:
     round_index: 1-based index of the round.
     round_metrics: Nested metrics of a `tff.learning` process.
-    released: Further metrics that are public or covered.
-    not_covered: Further metrics that are neither public nor covered.
+    released: Further metrics that are public, or covered by the guarantee. All
+      must be numbers.
+    not_covered: Further metrics that are neither public nor covered. All must
+      be numbers.
     uncovered: Paths in `round_metrics` of the metrics that depend on clients'
       data without noise, whatever their name.
     keeps_client_metrics: Whether the row keeps metrics of `round_metrics` that

@@ -77,9 +77,9 @@ class TrainResult:
 
   Attributes:
     model_weights: The last model, as `process.get_model_weights` returns it.
-    metrics: One dict per round with the key `round` and all covered or public
-      metrics. Metrics of the evaluation are in the rounds that had one. The
-      dicts are read from the file of the run.
+    metrics: One dict per round with the key `round` and all metrics that are
+      public, or covered by the guarantee. Metrics of the evaluation are in the
+      rounds that had one. The dicts are read from the file of the run.
     statement: The `PrivacyStatement` of the rounds that have begun.
     epsilon: Epsilon of the rounds that have begun, at `delta`, for the unit and
       neighbouring relation of the plan.
@@ -149,7 +149,10 @@ class TrainResult:
 
 @dataclasses.dataclass(kw_only=True)
 class Run:
-  """One run in one process. The fields from `state` on change."""
+  """One run in one process.
+
+  The field `state` and the fields after it change from round to round.
+  """
 
   process: tff.learning.templates.LearningProcess
   plan: base.Plan

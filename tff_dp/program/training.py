@@ -87,9 +87,10 @@ def train(
       have budgets and deltas of their own, this delta belongs to the epsilon of
       the party that pays most.
     plan: Plan of the process. Default: the one that the process names. You must
-      pass the plan if it is a result of `with_availability`, or if another
-      Python process made the aggregator. Pass a `NonPrivatePlan` to train any
-      process without privacy.
+      pass the plan if it is a result of `with_availability`. You must also pass
+      it if the aggregator was made in another Python process, or before the
+      latest 32 plans of this one. Pass a `NonPrivatePlan` to train any process
+      without privacy.
     epsilon_budget: Budget at `delta`. The round that would exceed it is
       refused. Default: no budget.
     evaluate_fn: Function from model weights to metrics. The metrics are
@@ -101,14 +102,16 @@ def train(
     total_rounds: Round after which to stop. Default: the last of the plan.
     checkpoint_every: Rounds from one checkpoint, and release, to the next.
       Default: ten, or more if ten rounds take less than a second or if saving
-      is slow. A checkpoint is also saved when 30 seconds have passed.
+      is slow. A checkpoint is also saved when 30 seconds have passed since the
+      last one, and after the last round.
     checkpoint_kind: 'full', or 'seed_only' for checkpoints without the noise
       buffers. A resume from 'seed_only' draws the noise of the current tree
       again, round by round. It is refused on a machine that makes other noise
-      (other versions or devices). A resume may ask for another kind than before.
-      The results are the same.
-    schedule_seed: Public seed of the schedule. Must be 0 if clients decide: their
-      coins are secret, and the key is drawn from the operating system.
+      (other versions or devices). A resume may ask for another kind than
+      before, and has the same results.
+    schedule_seed: Public seed of the schedule. It must be 0 if clients decide
+      themselves, because their coins are secret: the key is drawn from the
+      operating system.
     config: Settings of the caller that the result depends on, as plain JSON
       types. A resume with other settings is refused.
     declarations: Facts for the privacy statement that only the caller knows,
@@ -124,10 +127,10 @@ def train(
       adds other noise than its plan says, the ledger is missing on a resume, or
       not even the first round fits the budget.
     RuntimeError: If the context of this thread is asynchronous.
-    KeyboardInterrupt: If Ctrl-C was pressed. A checkpoint is saved first,
-      unless a second signal came.
-    SystemExit: If SIGTERM or SIGHUP came. A checkpoint is saved first, unless a
-      second signal came.
+    KeyboardInterrupt: If Ctrl-C was pressed before the last round ended. A
+      checkpoint is saved first, unless a second signal came.
+    SystemExit: If SIGTERM or SIGHUP came before the last round ended. A
+      checkpoint is saved first, unless a second signal came.
     ClientComputationError: If the work of a client failed. The error names the
       client. Details that may show its data are in `secret/run.log`.
     OSError: If a file cannot be written, for example on a full disk. The same

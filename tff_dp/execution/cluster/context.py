@@ -280,13 +280,14 @@ def create_cluster_context(
   trusted like the server.
 
   Args:
-    engine: 'dask', 'ray' or an `Engine`, which the context then owns.
+    engine: 'dask', 'ray' or an `Engine`, which the context closes when it is
+      closed.
     num_shards: Number of parts into which the clients of a round are cut.
       Results depend on it, as they depend on `max_concurrent_clients` in
       process. They do not depend on the number of workers.
     address: Address of the cluster. `None` starts a cluster of two workers on
-      this machine, to which nobody else can connect. With 'ray', `None` uses the
-      connection that this process has already, if any.
+      this machine, to which nobody else can connect. With 'ray', `None` uses a
+      connection that this process already has.
     security: A `distributed.Security` with the certificates of the cluster, for
       'dask' only. `None` uses the certificates of Dask's configuration, if any.
       Environment variables set Ray's TLS and token.
@@ -302,7 +303,8 @@ def create_cluster_context(
       TensorFlow, as for `create_sync_in_process_context`.
 
   Raises:
-    ArgumentError: An argument has a bad value.
+    ArgumentError: An argument has a bad value, or `address` or `security` is
+      given for an engine that does not take it.
     ImportError: The engine is not installed.
     ClusterError: A local Ray would be open to others, or this process is
       connected to a Ray cluster at another address.

@@ -71,8 +71,8 @@ class DaskEngine(engine_lib.Engine):
       num_workers: Number of local workers.
 
     Raises:
-      ArgumentError: `security` is no `distributed.Security`, or the connection
-        would ignore it.
+      ArgumentError: `security` is not a `distributed.Security`, or the
+        connection would ignore it because `address` does not begin with tls://.
       ImportError: Dask is not installed.
     """
     self._distributed = _distributed()

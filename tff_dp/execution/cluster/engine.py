@@ -155,8 +155,8 @@ class Shards:
       is_cancelled: Function that returns whether to give up.
 
     Raises:
-      ClusterError: One shard lost its worker too often, or a result is no
-        bytes.
+      ClusterError: A shard lost its worker more than `max_retries` times, or a
+        result is not bytes.
       concurrent.futures.CancelledError: `is_cancelled` returned True.
     """
     tries = [0] * len(shards)

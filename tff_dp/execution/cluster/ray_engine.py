@@ -78,8 +78,9 @@ class RayEngine(engine_lib.Engine):
       num_workers: Number of CPUs of a cluster that is started here.
 
     Raises:
-      ClusterError: A cluster that is started here would not demand a token,
-        or this process is connected to another address.
+      ClusterError: A cluster that is started here might not demand a token, or
+        this process is connected to another address.
+      ImportError: Ray is not installed.
     """
     # No usage statistics are sent unless the user asks for it.
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')

@@ -122,7 +122,10 @@ class _Zeros:
 
 
 def from_flat(flat: list) -> list:
-  """Returns a flat value as arrays, with datasets as recipes."""
+  """Returns a flat value as arrays, for the way to a worker.
+
+  A dataset becomes a recipe: the graph that makes it.
+  """
   return [_from_item(item) for item in flat]
 
 
@@ -152,7 +155,8 @@ def to_flat(sent: list, skeleton) -> list:
 
   Args:
     sent: Result of `from_flat` or `without_zeros`.
-    skeleton: Skeleton of the value.
+    skeleton: Skeleton of the value, which says how to rebuild it (see
+      `values`).
 
   Raises:
     ClusterError: The message does not fit the skeleton.

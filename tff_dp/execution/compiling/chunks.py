@@ -43,8 +43,8 @@ class Chunk:
 
   Attributes:
     clients: Numbers of the clients.
-    leaves: Leaves of each client. None if the chunk is one client that runs by
-      itself.
+    leaves: Tensors and tables of each client, see `leaves.Leaves`. None if the
+      chunk is one client that runs by itself.
     kind: Form of the clients' sequences, such as rows or batches.
     is_alike: Whether all clients run at once, see `stack`.
     num_bytes: Size of the data of all clients in bytes.
@@ -83,7 +83,8 @@ def gather(
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.
-    limit: Largest number of clients of a chunk.
+    limit: Largest number of clients of a chunk. A loop takes at most 64,
+      whatever the limit.
     num_alike: Function from the form of the sequences, a `datasets.Kind`, to
       the number of such clients that can be stacked in one chunk, 0 for none.
   """
@@ -322,7 +323,8 @@ def at_once(
 
   Raises:
     ValueError: If TensorFlow cannot vectorise an operation.
-    NotPlainError: If the elements of a sequence hold nothing.
+    NotPlainError: If the elements of a sequence hold nothing, or if `work`
+      raises it.
   """
   sizes, stacked, remaining = [], [], iter(tensors)
   for leaf in _leaves(skeletons):

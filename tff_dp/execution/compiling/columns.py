@@ -98,7 +98,11 @@ class Columns:
     )
 
   def taken(self, count: tf.Tensor) -> 'Columns':
-    """Returns the first `count` elements, or all if `count` is negative."""
+    """Returns the first `count` elements, or all if `count` is negative.
+
+    Raises:
+      NotPlainError: If the elements repeat, rather than the rows in them.
+    """
     self._check_repeats_no_elements()
     is_all = (count < 0) | (count >= self.num_elements)
     # The product with a large count would overflow.
@@ -108,7 +112,16 @@ class Columns:
     )
 
   def batched(self, size: tf.Tensor, drops_remainder: tf.Tensor) -> 'Columns':
-    """Returns the sequence of its rows in batches of `size`."""
+    """Returns the sequence of its rows in batches.
+
+    Args:
+      size: Number of rows in a batch, an int64 scalar.
+      drops_remainder: Whether to leave out a shorter last batch, a boolean
+        scalar.
+
+    Raises:
+      NotPlainError: If the elements are batches already, or repeat.
+    """
     self._check_repeats_no_elements()
     if self.is_batched:
       raise errors.NotPlainError('a batched dataset is batched again')

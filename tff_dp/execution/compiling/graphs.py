@@ -50,7 +50,7 @@ _OLD_CONTROL_FLOW = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
-  """The name under which a device keeps a variable after a call."""
+  """A variable that a device keeps after a call, under its shared name."""
 
   dtype: tf.DType
   shape: tf.TensorShape
@@ -295,6 +295,7 @@ class TensorFlowGraph:
     name: Name of the computation in errors.
     seeded_operations: Names of its random operations with state and a fixed
       seed.
+    has_variables: Whether the computation, or a function in it, has variables.
   """
 
   def __init__(self, block: tff.framework.CompiledComputation):

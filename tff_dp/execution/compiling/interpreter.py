@@ -40,7 +40,8 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Intrinsic:
-  """One of TFF's operators. Its input is the argument."""
+  """One of TFF's operators, such as `federated_map`. Its input is the argument.
+  """
 
   uri: str
   type_spec: tff.FunctionType
@@ -80,7 +81,11 @@ class Interpreter:
     raise NotImplementedError
 
   def evaluate(self, block, scope: dict[str, object]):
-    """Returns the value of `block`, whose free names are in `scope`."""
+    """Returns the value of `block`, whose free names are in `scope`.
+
+    Raises:
+      UnsupportedComputationError: If a part of `block` cannot be evaluated here.
+    """
     if isinstance(block, _blocks.Reference):
       return scope[block.name]
     if isinstance(block, _blocks.Selection):

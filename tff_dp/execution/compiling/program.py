@@ -107,11 +107,13 @@ def _increments(
 ) -> list[tf.Tensor]:
   """Returns the summands that the results add to the accumulators.
 
-  No summand depends on an accumulator.
+  Args:
+    results: Accumulators after the work of a client.
+    accumulators: Accumulators before it.
 
   Raises:
     NotPlainError: A result may be something else than its accumulator plus a
-      summand of the same shape.
+      summand of the same shape, or a summand may depend on an accumulator.
   """
   found = []
   for result, accumulator in zip(results, accumulators, strict=True):
@@ -242,6 +244,8 @@ class Program:
 
   def skeleton(self, node: schedule_lib.Node):
     """Returns the skeleton of a node whose value crosses from graph to graph.
+
+    A skeleton says how to rebuild a value from flat tensors, see `values`.
     """
     return self._skeletons[node]
 
@@ -337,8 +341,9 @@ class Program:
 
     Returns:
       The function, or None if clients must run one by one. This is so if the
-      call keeps a value of each client, or if an operation on the clients'
-      sequences is not supported.
+      pass keeps a value of each client, if a result is a dataset, if the
+      clients' work has one of TFF's sequence operators, or if TensorFlow cannot
+      run that work in a loop.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)
@@ -407,8 +412,8 @@ class Program:
   ) -> int:
     """Returns the number of clients in one call of `cohort_pass`.
 
-    It is 0 if there is no such function, or if the model and the results of
-    each client are too large.
+    It is 0 if there is no such function, or if the model and the results of a
+    client are so large that fewer than 16 clients fit.
     """
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])

@@ -57,7 +57,10 @@ class Pick:
 
 @dataclasses.dataclass(frozen=True)
 class Select:
-  """Slices for the keys of a client. Inputs: keys, max_key, values, function.
+  """The slices that `federated_select` gives a client.
+
+  Inputs: the client's keys, the largest allowed key, the server's value, and
+  the function from this value and a key to a slice.
   """
 
 

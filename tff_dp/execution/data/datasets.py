@@ -251,7 +251,10 @@ def _is_plain(dataset: tf.data.Dataset) -> bool:
 
 
 def _is_plain_function(function) -> bool:
-  """Returns whether a function of a dataset changes nothing that it captures.
+  """Returns whether a function of a dataset certainly changes nothing.
+
+  It must not capture a dataset, call another function or a Python function, or
+  use a resource, such as a variable, except to read it.
   """
   return not any(
       tensor.dtype == tf.variant for tensor in function.captured_inputs

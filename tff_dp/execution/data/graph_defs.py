@@ -101,8 +101,8 @@ def confine(graph_def: tf.compat.v1.GraphDef, where: str) -> None:
     where: Name of the graph in the error.
 
   Raises:
-    UnsupportedComputationError: If it has state that cannot be confined, or
-      calls a Python function.
+    UnsupportedComputationError: If the graph has state that cannot be confined
+      to a call, or calls a Python function.
   """
   refuse_python(all_nodes(graph_def), where)
   for node in all_nodes(graph_def):

@@ -38,7 +38,8 @@ class Leaves:
     num_bytes: Memory of the items in bytes, strings and datasets not counted.
     kind: Form of the client's sequences.
     form: Dtypes and shapes without the number of rows. All clients of a chunk
-      must have the same form. None if this client can be in no chunk.
+      must have the same form. None if the client's sequences are of different
+      kinds: no chunk can have it then.
     lengths: Number of rows and batch size of each table.
   """
 

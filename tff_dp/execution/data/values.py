@@ -162,6 +162,8 @@ def from_python(value, type_spec: tff.Type, *, where: str):
 
   Raises:
     TypeError: If `value` is not of that type.
+    UnsupportedComputationError: If a dataset calls a Python function, or may
+      have state and cannot be copied.
   """
   if isinstance(type_spec, tff.StructType):
     return _struct_from_python(value, type_spec, where)

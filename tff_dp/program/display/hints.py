@@ -22,7 +22,7 @@ def is_for(plan) -> bool:
 
 
 def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
-  """Returns |sum of updates| / |noise on it|, for the longest possible sum.
+  """Returns the norm of the longest sum of updates, over that of its noise.
 
   The sum is longest if all updates have the full clip norm and the same
   direction. In real runs it is much shorter. The norm of the noise is a root
@@ -44,7 +44,9 @@ def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
 def too_noisy(
     plan, *, num_params: int, num_rounds: int, num_clients: int | None = None
 ) -> str | None:
-  """Returns a hint if the run may hardly learn, else None.
+  """Returns a hint if the noise may leave little to learn, else `None`.
+
+  There is a hint if `signal_to_noise` is below 1.
 
   Args:
     plan: Plan of the run. There is no hint for a plan that has no cohort size,

@@ -20,9 +20,9 @@ def write_curves(
 ) -> None:
   """Writes a PNG with a plot of the accuracies and a plot of epsilon.
 
-  Without an accuracy, the first kind of metrics takes its place. A run without
-  privacy has no plot of epsilon. If there is nothing to plot, no file is
-  written.
+  If no metric is an accuracy, metrics of another kind, such as losses, take
+  their place. There is no plot of epsilon if the run has no privacy, or if no
+  epsilon was released. If there is nothing to plot, no file is written.
 
   Args:
     path: The file.

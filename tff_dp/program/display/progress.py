@@ -53,12 +53,14 @@ class Progress:
 
     Args:
       mode: 'bar', 'plain', 'quiet' or 'auto'. 'plain' prints `key=value` lines
-        for the first and the last round, and one per minute. 'auto' is a bar on
-        a terminal or in a notebook, and plain elsewhere.
+        for the first and the last round, and one per minute. 'quiet' prints
+        nothing. 'auto' is a bar on a terminal or in a notebook, and plain
+        elsewhere.
       delta: Delta at which epsilon is stated.
       epsilon_budget: Budget at `delta`. `None` for no budget.
       rounds_done: Number of rounds done in earlier processes of this run.
-      rounds_planned: Number of the last round.
+      rounds_planned: 1-based index of the last round that plan and budget allow
+        and the caller asks for.
       stream: Stream to write to. Default: stderr, or the cell's output in a
         notebook.
       clock: Function that returns seconds, for tests.
@@ -131,7 +133,7 @@ class Progress:
     Args:
       round_index: 1-based index of the round.
       seconds: Duration of the round.
-      epsilon: Epsilon spent so far.
+      epsilon: Epsilon spent so far, infinite without privacy.
       num_workers: Number of workers of a cluster. `None` without a cluster.
     """
     self._num_workers = num_workers
@@ -232,7 +234,11 @@ class RebuildProgress:
   def __init__(
       self, mode: str, *, stream: TextIO | None = None, clock=time.monotonic
   ):
-    """Initializes the display. For the arguments, see `Progress`."""
+    """Initializes the display, with arguments as for `Progress`.
+
+    A notebook counts as any other output here: 'auto' prints plain lines, and
+    the default stream is stderr.
+    """
     stream = sys.stderr if stream is None else stream
     if mode == 'auto':
       mode = 'bar' if stream.isatty() else 'plain'

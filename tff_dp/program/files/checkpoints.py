@@ -76,7 +76,8 @@ class CheckpointStore:
   def save(self, checkpoint: Checkpoint) -> None:
     """Saves a checkpoint of a round that has none yet.
 
-    Every failure is raised: a run must not continue without a checkpoint.
+    It then deletes all checkpoints but the latest two. Every failure is raised:
+    a run must not continue without a checkpoint.
     """
     saved = self._path(checkpoint.round_index)
     if saved.exists():
@@ -177,6 +178,9 @@ def pack(structure: object) -> bytes:
   Args:
     structure: Nested Python containers (attrs classes too) of NumPy arrays and
       scalars, Python numbers, `str` and `bytes`.
+
+  Raises:
+    TypeError: If a leaf is an array of anything but numbers or bools.
   """
   header, bodies = [], []
   for leaf in tree.flatten(structure):
@@ -208,7 +212,7 @@ def unpack(data: bytes, *, like: object) -> object:
 
   Raises:
     ValueError: If the leaves differ from `like` in number, kind or shape, or if
-      bytes are missing.
+      bytes are missing or left over.
   """
   start = 8 + int.from_bytes(data[:8], 'little')
   if start > len(data):

@@ -60,7 +60,7 @@ def describe(state: Any, plan: base.Plan, *, kind: str) -> dict:
 
   Raises:
     ArgumentError: If a seed-only checkpoint is asked for, and the state has
-      another number of buffers than the plan.
+      buffers, but not as many as the plan's mechanism.
   """
   found = _find(state)
   counts = [_count_buffers(state, path) for path in found]

@@ -89,7 +89,10 @@ def num_params(model_weights: object) -> int:
 
 
 def frozen_weights(process: object, state: object) -> str | None:
-  """Returns a phrase about the weights that no update changes, else `None`.
+  """Returns a phrase about the frozen weights, `None` if there are none.
+
+  No update changes frozen weights. The phrase has their number, or the start of
+  their digest if the graph holds them.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
@@ -105,9 +108,10 @@ def frozen_weights(process: object, state: object) -> str | None:
 
 
 def digest_of_frozen(process: object, state: object) -> str | None:
-  """Returns the digest of frozen weights that the graph holds, else `None`.
+  """Returns the hexadecimal digest of frozen weights that the graph holds.
 
-  It is hexadecimal. `learning.keras3` makes models with such a digest.
+  It is `None` if the graph holds none. Models of `learning.keras3` have such a
+  digest in place of their frozen weights.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
