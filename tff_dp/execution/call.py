@@ -338,7 +338,7 @@ class Call:
   ):
     """Returns the accumulators after these clients.
 
-    The work stops at a client that fails, at a client behind one that has failed
+    The work stops at a client that fails, at a client behind one that failed
     elsewhere, and when the call is cancelled.
     """
     one_pass = self._program.schedule.passes[number - 1]

@@ -142,7 +142,11 @@ def _is_of_texts(table: Any) -> bool:
 
 
 def changes(root: pathlib.Path, manifest: Mapping[str, Any]) -> list[str]:
-  """Returns a phrase for each file that differs from the manifest."""
+  """Returns a phrase for each file that differs from the manifest.
+
+  Raises:
+    ValueError: If the bundle has anything but files and folders, or too many.
+  """
   found = []
   listed, present = manifest['files'], _list(root)
   for name in sorted({*listed, *present}):
@@ -189,7 +193,8 @@ def _list(root: pathlib.Path) -> list[str]:
   """Returns the names of all files but the manifest.
 
   Raises:
-    ValueError: If there is anything but files and folders, or far too many.
+    ValueError: If there is anything but files and folders, or more than about
+      1,000 of them.
   """
   found, folders = [], [root]
   while folders:

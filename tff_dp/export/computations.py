@@ -56,7 +56,7 @@ _LONGEST_REASON = 200
 
 
 def compile_form(kind: str, next_computation: tff.Computation) -> Any:
-  """Returns a form of `next`.
+  """Returns `next` in one of TFF's forms for production stacks.
 
   Args:
     kind: One of `FORMS`.
@@ -142,8 +142,8 @@ def made_data(
 ) -> list[Any]:
   """Returns made-up data of a few clients, for one round.
 
-  Floats and keys are random. Other integers are zeros, because they may be
-  labels.
+  Floats and keys are random, the same for the same arguments. Other integers
+  are zeros, because they may be labels. Texts are empty.
 
   Args:
     next_computation: The `next` of a learning process.
@@ -248,7 +248,7 @@ def differences(
 
 
 def is_finite(result: dict[str, np.ndarray]) -> bool:
-  """Returns whether no number is NaN."""
+  """Returns whether no number is NaN. Infinite numbers are allowed."""
   return not any(
       leaf.dtype.kind == 'f' and np.isnan(leaf).any()
       for leaf in result.values()
@@ -259,7 +259,8 @@ def check_start(initialize: tff.Computation) -> Any:
   """Returns an initial state. Its keys are secret, and new every time.
 
   Raises:
-    PrivacyRefusedError: If a key is fixed.
+    PrivacyRefusedError: If a key is equal in two new states or marked as
+      insecure, or if a constant looks like a key.
   """
   states = [leaves(initialize()) for _ in range(2)]
   fixed = process_files.keys_in(initialize)

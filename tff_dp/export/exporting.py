@@ -57,7 +57,9 @@ def export_bundle(
     run: The `output_dir` of `program.train`.
     output: Directory for the bundle. It must be absent or empty.
     process: Process, built as for the run. It holds neither the state nor the
-      noise key of the run. Default: the process that the run has kept.
+      noise key of the run. If it would do more than compute, the bundle has no
+      process, and the manifest says why. Default: the process that the run has
+      kept.
     model: Model of the run. The last weights of the run become its initial
       ones. It is needed for the functional model, and for predictions with the
       SavedModel.

@@ -25,13 +25,17 @@ Struct = tff.structure.Struct
 
 
 def check(initialize: tff.Computation) -> int:
-  """Returns the number of noise keys in a new state, and checks how it is made.
+  """Checks how the noise keys of a new state are made, and counts them.
 
   Args:
     initialize: Computation of a new state. Its operations were checked before.
 
+  Returns:
+    The number of noise keys in the state.
+
   Raises:
-    PrivacyRefusedError: If a key is made in another way, or may be insecure.
+    PrivacyRefusedError: If a key is not made as `streams.random_root_key` makes
+      it, or if the state does not mark its key as secure.
   """
   block = initialize.to_building_block()
   follower = _Follower()

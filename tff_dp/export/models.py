@@ -32,13 +32,14 @@ def write_saved_model(
 ) -> None:
   """Writes a SavedModel with one or two signatures.
 
-  `weights` returns all weights. `serving_default` maps the features of a batch
-  to the prediction. It needs a model whose prediction is one tensor.
+  The signature `weights` returns all weights. `serving_default` maps the
+  features of a batch to the prediction. It is left out without a model, or if
+  the prediction is not one tensor.
 
   Args:
     folder: Folder to make.
     weights: Weights of the run.
-    model: Model of the weights, or `None`.
+    model: Model of the weights, `None` if only the weights are known.
   """
   module = tf.Module()
   module.variables_by_name = {

@@ -50,7 +50,8 @@ def check(folder: pathlib.Path) -> None:
   Raises:
     NotAllowedError: If it might do anything else, such as write a file. The
       message names the part of the model that might.
-    DecodeError: If one of its files is no protocol buffer.
+    DecodeError: If one of its files is not a protocol buffer.
+    OSError: If one of its files cannot be read or is too large.
   """
   found = {
       path.relative_to(folder).as_posix()

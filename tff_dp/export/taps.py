@@ -34,7 +34,11 @@ Struct = tff.structure.Struct
 def tapped(
     graph_def: tf.compat.v1.GraphDef,
 ) -> tuple[tf.compat.v1.GraphDef, list[str]]:
-  """Returns a graph that returns its marked values, and the tensors' names."""
+  """Returns a copy of a graph, and the names of its marked tensors.
+
+  A marked value inside a function is made a further output of the copy's calls
+  of that function, so that its name stands for a tensor of the graph itself.
+  """
   changed = tf.compat.v1.GraphDef()
   changed.CopyFrom(graph_def)
   functions = {f.signature.name: f for f in graph_def.library.function}

@@ -122,7 +122,8 @@ def render(described: events_lib.PlanRun, *, population: str) -> str:
 
   Raises:
     ArgumentError: If `population` is not a valid name.
-    PrivacyRefusedError: If ODP cannot express the plan.
+    PrivacyRefusedError: If ODP cannot express the plan, or if epsilon by our
+      accounting or by ODP's is above 10, the most that ODP takes.
   """
   if not isinstance(population, str) or not _NAME.fullmatch(population):
     raise _checks.ArgumentError(
@@ -204,7 +205,8 @@ def accounting(described: events_lib.PlanRun) -> str:
 
 
 def population_of(text: str) -> str:
-  """Returns the name of the population in a configuration."""
+  """Returns the name of the population in a configuration, '' if it has none.
+  """
   found = re.search(r'^population_name: "([^"]*)"$', text, re.MULTILINE)
   return found.group(1) if found else ''
 

@@ -86,7 +86,7 @@ def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
     directory: Directory that `export_bundle` wrote.
 
   Raises:
-    ArgumentError: If it is not a bundle that this version knows.
+    ArgumentError: If `directory` is not a bundle that this version knows.
   """
   root = pathlib.Path(directory)
   manifest = bundle.read_manifest(root)
@@ -148,7 +148,13 @@ def form_name(kind: str) -> str:
 
 
 def found(check: str, look: Callable[[], str]) -> Finding:
-  """Returns the finding of a check that raises if something is wrong."""
+  """Returns the finding of a check.
+
+  Args:
+    check: Name of the checked part or property.
+    look: Function that returns the detail of the finding. If it raises an
+      error, the finding has the status 'FAILED'.
+  """
   try:
     return Finding(check, OK, look())
   except Wrong as error:

@@ -43,7 +43,8 @@ def read(
   Raises:
     OSError: If the file is not regular or cannot be opened. The message names
       it.
-    ValueError: If the file has no such arrays. The message names it.
+    ValueError: If the file is not one that `np.savez` writes, uncompressed and
+      with numbers only, or does not match `like`. The message names the file.
   """
   with open(regular.open_file(path), 'rb') as file:
     with _refusing(f'{os.fspath(path)} is no file of np.savez'):
@@ -57,8 +58,8 @@ def from_npy(data: bytes) -> np.ndarray:
   """Returns the array in the bytes of `np.save`.
 
   Raises:
-    ValueError: If there is no array, or if its length differs from the stated
-      one.
+    ValueError: If the bytes are not an array of numbers, or if their length
+      differs from the stated one.
   """
   with _refusing('no array of np.save'):
     return _array(io.BytesIO(data), len(data))

@@ -48,7 +48,9 @@ def rounds_of(
 ) -> int | None:
   """Returns the number of rounds of a finished run, else `None`.
 
-  A run is finished if the plan or the budget allows no further round.
+  A run is finished if the plan or the budget allows no further round, and if
+  its statement is written. `None` also means that the directory holds another
+  run, or files that cannot be read.
 
   Args:
     output_dir: Directory of the run, which may be absent.

@@ -82,7 +82,8 @@ def parse_json(content: bytes) -> Any:
   """Returns a JSON value.
 
   Raises:
-    ValueError: If the content is not JSON in UTF-8, or nested too deeply.
+    ValueError: If the content is not JSON in UTF-8, or nested more than 64
+      deep.
   """
   too_deep = ValueError(f'nested more than {_MOST_DEPTH} deep')
   try:

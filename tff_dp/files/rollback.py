@@ -38,8 +38,8 @@ def check(
     record: Write-ahead record of the run.
 
   Raises:
-    PrivacyRefusedError: If a document states more rounds, or if a run that has
-      begun has no such document.
+    PrivacyRefusedError: If a document states more rounds or is damaged, or if a
+      run that has begun has no such document.
     OSError: If a document is not a regular file, or cannot be read.
   """
   stated, begun = _rounds_stated(directory.release), record.rounds_begun
@@ -80,7 +80,13 @@ def rounds_released(release: pathlib.Path) -> int:
 
 
 def _rounds_stated(release: pathlib.Path) -> int | None:
-  """Returns the largest number of begun rounds that a document states."""
+  """Returns the largest number of begun rounds that a document states.
+
+  It is `None` if no document states such a number.
+
+  Raises:
+    PrivacyRefusedError: If a document is damaged.
+  """
   stated, planned = [], None
   path = release / 'privacy_statement.json'
   if path.exists():

@@ -100,7 +100,8 @@ class WriteAheadRecord:
     Args:
       round_index: 1-based index of the round, at most `rounds_begun` + 1.
       cohort: Ids of the selected clients, in the order in which they train.
-      spent: Result of `BudgetLedger.record` for the round.
+      spent: Result of `BudgetLedger.record` for the round. Ignored if the round
+        is stored already.
       replaces: Whether the last begun round may begin again with another
         cohort. Use it only if you show nothing of a round before `release`:
         then the earlier cohort has left no trace.

@@ -32,8 +32,9 @@ def connected(
       `at_least` clients are connected. If the wait is stopped before, nobody
       is charged.
     client_ids: Function that returns the ids of the connected clients.
-    at_least: Number of connected clients at which the round begins.
-    timeout: Seconds to wait for the members of the cohort.
+    at_least: Number of connected clients at which the round begins. The wait
+      for them has no time limit.
+    timeout: Seconds to wait for the members of the cohort, once it is selected.
     is_stopped: Function that returns whether to stop waiting. The result is
       then empty.
   """

@@ -82,8 +82,8 @@ def next_noise(
 ) -> tuple[np.ndarray, NoiseState]:
   """Returns (noise, state) of the round that begins, for draws of variance 1.
 
-  If virtual rounds complete a tree, the round that opens the next tree adds
-  their noise, too.
+  Some mechanisms complete a tree with virtual rounds, which have noise and no
+  data. The first round of the next tree then adds their noise, too.
 
   Args:
     mechanism: Mechanism that defines the noise of each round.

@@ -78,10 +78,11 @@ class PlanController(ModelController):
         of the plan. The budget may stop the run before.
       min_available_clients: Number of connected clients that a round waits for.
         Default: `ServerRounds.clients_needed`.
-      timeout: Seconds to wait for the replies of a round.
+      timeout: Seconds to wait for the replies of a round. A resumed round also
+        waits that long for missing clients of its cohort.
       task_name: Name of the task that clients get.
-      persistor_id: Id of a model persistor. It then gets every released model,
-        which is also in `release/model.npz`.
+      persistor_id: Id of a model persistor, which gets every released model. ''
+        for none. The latest model is in `release/model.npz` in any case.
       epsilon_budget: See `server_rounds.ServerRounds`.
       server_learning_rate: See `server_rounds.ServerRounds`.
       schedule_seed: See `server_rounds.ServerRounds`.

@@ -77,7 +77,7 @@ class ServerRounds:
     plan: The plan.
     rounds_done: Number of finished rounds.
     l2_norm_clip: Clip norm of the next round. The guarantee covers it, because
-      it follows noised bits.
+      it is constant or follows noised bits.
     complaints: Complaints about clients of the last finished round. The
       guarantee does not cover them.
   """
@@ -218,7 +218,9 @@ class ServerRounds:
 
     Raises:
       PrivacyRefusedError: If the round already has a cohort, is beyond the plan
-        or the budget, or if too few clients may take part.
+        or the budget, if too few clients may take part, or if the stored cohort
+        of a round that had begun cannot be read.
+      ArgumentError: If an id is not a string.
     """
     round_index = self.rounds_done + 1
     if self._cohort is not None:
@@ -254,9 +256,8 @@ class ServerRounds:
     Args:
       replies: Pairs of a client's id and its trained weights, with `None` in
         place of broken weights. The update is the difference from `model`. A
-        client that
-        does not reply still counts as a participant, and noise and divisor
-        stay the same.
+        client that does not reply still counts as a participant, and neither
+        noise nor divisor change.
 
     Raises:
       PrivacyRefusedError: If no cohort was selected.

@@ -60,7 +60,8 @@ class UniformAverage(Average):
 class SuffixAverage(Average):
   """The mean of the last ceil(share n) of the models theta_1..theta_n.
 
-  Before the first of these rounds, the average after round t is theta_t.
+  n is the planned number of rounds. As long as none of these models is in the
+  average, the average after round t is the model theta_t.
 
   Attributes:
     share: Share of the models that are averaged, in (0, 1].
@@ -107,8 +108,8 @@ def build_averaging_finalizer(
 
   It works with any finalizer of `tff.learning.models.ModelWeights` whose
   trainable weights are floats. `state`: `OrderedDict(finalizer, averaging)`,
-  where `averaging` is for `averaged_weights`. Measurements and hyperparameters
-  are the ones of `finalizer`.
+  where `averaging` is the state of the average (see `averaged_weights`).
+  Measurements and hyperparameters are the ones of `finalizer`.
 
   Args:
     finalizer: Finalizer that updates the model.

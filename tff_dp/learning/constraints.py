@@ -24,6 +24,11 @@ class Constraint(abc.ABC):
 
   Projection is post-processing of released values, so no choice of set can
   weaken the guarantee. `Projection` makes a set from your own function.
+
+  Attributes:
+    allows_l1: Whether the set may be used with an L1 term. Projecting the
+      soft-thresholded point must then give the exact minimiser, see the module
+      docstring.
   """
 
   allows_l1: bool = False
@@ -35,7 +40,7 @@ class Constraint(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Unconstrained(Constraint):
-  """All of R^p."""
+  """The set of all vectors."""
 
   allows_l1 = True
 

@@ -17,6 +17,9 @@ def build_ftrl_finalizer(
 ) -> tff.learning.templates.FinalizerProcess:
   """Returns the finalizer that runs FTRL on one flat vector of all weights.
 
+  `measurements`: `num_zero_weights`, the number of trainable weights that are
+  exactly zero in the new model.
+
   Args:
     spec: Parameters of the FTRL update.
     model_weights_type: Type of a `tff.learning.models.ModelWeights` whose

@@ -58,15 +58,17 @@ class Ftrl:
 
   Attributes:
     learning_rate: Learning rate eta. Some papers write 1 / lambda.
-    momentum: Momentum gamma in [0, 1).
+    momentum: Momentum in [0, 1), above 0 with `nesterov`.
     nesterov: Whether to look ahead by one momentum step.
-    l1: Weight of |theta|_1 per round. Above 0, it makes weights exactly zero.
+    l1: Weight of the L1 norm of the model, per round. Above 0, it makes some
+      weights exactly zero.
     constraint: Set that the model must stay in. With L1, projection after the
       threshold must be the exact minimiser for the set (see `constraints`).
     restart_every: Number of rounds after which the current model becomes the
       anchor and the prefix sum restarts, together with the tree of the
-      aggregator.
-    cooldown: Rule that lowers the weights of the last rounds, or `None`.
+      aggregator. `None`: there is no restart.
+    cooldown: Rule that lowers the weights of the last rounds, `None` for equal
+      weights.
     num_rounds: Horizon of the run, needed only by the cooldown.
   """
 
@@ -152,7 +154,8 @@ def next_weights(spec: Ftrl, state: State, weights, residual):
     spec: Parameters of the update.
     state: State from the previous round.
     weights: Model before the round, shape [num_params].
-    residual: Result of the aggregator in this round, as a gradient.
+    residual: Result of the aggregator in this round, with the sign of a
+      gradient, shape [num_params].
   """
   state = _begin_tree(spec, state, weights)
   step, velocity = _step(spec, state.velocity, residual)

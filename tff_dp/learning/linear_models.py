@@ -173,8 +173,10 @@ def build_generalized_linear_model(
     feature_bounds: Declared (lower, upper), each a number or one number per
       feature.
     response_bounds: Declared (lower, upper) of the labels. Default for
-      'linear': (0, 1). Required for 'poisson': (0, maximum).
-    num_classes: Number of classes, for 'softmax'.
+      'linear': (0, 1). Required for 'poisson': (0, maximum). `None` for other
+      families, whose labels are classes.
+    num_classes: Number of classes for 'softmax', at least 2. `None` for other
+      families.
   """
   _checks.one_of(FAMILIES, family=family)
   _checks.integer_at_least(1, num_features=num_features)

@@ -70,6 +70,10 @@ def build_client_work(
     client_optimizer: Local optimizer of the clients.
     metrics_aggregator: Metrics aggregator as in `tff.learning.templates`, or
       `without_metrics` for none.
+
+  Raises:
+    ArgumentError: If the model is a Keras 3 model, if the optimizer is not one
+      of TFF, or if the model cannot read batches of its `input_spec`.
   """
   check_model(model_fn)
   check_optimizer(client_optimizer=client_optimizer)

@@ -42,7 +42,8 @@ def build_momentum(
     learning_rate: Learning rate, above 0.
     momentum: Momentum in [0, 1), above 0 with `nesterov`.
     nesterov: Whether the momentum looks ahead.
-    cooldown: Fall of the learning rate in the last rounds.
+    cooldown: Fall of the learning rate in the last rounds, `None` for a
+      constant learning rate.
     num_rounds: Number of rounds of the run, needed only by the cooldown. Later
       rounds keep the last factor.
   """

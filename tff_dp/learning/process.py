@@ -23,7 +23,7 @@ class PrivateLearningProcess(tff.learning.templates.LearningProcess):
     event: The `DpEvent` of a full run.
     workload: Linear map that the server applies to the released sums, for which
       a mechanism can be optimised. `None` if it is not known.
-    averaging: The `Average` that the process keeps, or `None`.
+    averaging: The `Average` that the process keeps, `None` if it keeps none.
   """
 
   def __init__(

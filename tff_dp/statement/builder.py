@@ -138,7 +138,8 @@ class Occasion:
     return self.rounds_done or None
 
   def number(self, epsilon: float) -> float | str:
-    """Returns epsilon for JSON, as 'inf' if the seed is known."""
+    """Returns epsilon for JSON: 'inf' if it is infinite or the seed is known.
+    """
     return _INFINITE if self.insecure_seed else rounding.to_json_number(epsilon)
 
 
@@ -276,9 +277,10 @@ def right_guesses(
     *,
     is_amplified: bool = True,
 ) -> float:
-  """Returns the chance of a right guess about the member with the highest risk.
+  """Returns the largest chance that a guess about a member is right.
 
-  Upper bound, see `guesses`.
+  The guess is which of two neighbouring data sets was used, with even odds
+  beforehand. Upper bound, for the member with the highest risk, see `guesses`.
 
   Args:
     plan: A `plans.base.Plan`.
@@ -311,7 +313,10 @@ def _profiles(
 def _replace_one(
     plan, about: Occasion, headline: Mapping[str, Any]
 ) -> float | str:
-  """Returns epsilon of the rounds so far under replace-one adjacency."""
+  """Returns epsilon under replace-one adjacency, of the rounds so far.
+
+  Before round 1, it is that of all planned rounds.
+  """
   relation = run_events.NeighboringRelation.REPLACE_ONE
   if plan.neighboring_relation == relation or headline['epsilon'] == _INFINITE:
     return headline['epsilon']

@@ -73,7 +73,7 @@ def draw_curve(
   Args:
     axes: Axes of matplotlib.
     points: Result of `curve_points`, not empty.
-    delta: Delta of the headline, which is marked.
+    delta: Delta of the headline, which is marked if it is among the points.
   """
   deltas, epsilons = zip(*points)
   axes.plot(deltas, epsilons, drawstyle='steps-post', **_axes.style(0))

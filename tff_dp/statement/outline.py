@@ -158,7 +158,7 @@ def text(name: str, value: Any) -> str:
 
   Args:
     name: Name of the value in its point or row.
-    value: Value in plain types, no list or mapping.
+    value: Value in plain types, not a list or mapping.
   """
   if isinstance(value, bool):
     return 'yes' if value else 'no'

@@ -41,7 +41,11 @@ def level(chance: float) -> str:
 
 
 def name_of(chance: float) -> str:
-  """Returns the level of protection in a word or two."""
+  """Returns the level of protection in a word or two.
+
+  Args:
+    chance: Largest chance of a right guess at even odds, in [0.5, 1].
+  """
   return next(
       (name for name, most in LEVELS.items() if chance <= most), WORST
   )

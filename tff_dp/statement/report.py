@@ -46,8 +46,8 @@ class Course:
   Attributes:
     metrics: Column of `metrics.csv` -> values, for metrics of the model.
     epsilons: Epsilon spent so far by round, without infinite ones.
-    signal_to_noise: Length of the released sum over the length of its noise, by
-      round. `None` where it is not released.
+    signal_to_noise: Estimated length of a round's sum before noise, over the
+      length of its noise, by round. `None` if it is not released.
     epsilon_budget: Budget of the run, `None` for no budget.
     last_started: Day on which the run was started or resumed, or ''.
   """

@@ -84,7 +84,8 @@ class Interpreter:
     """Returns the value of `block`, whose free names are in `scope`.
 
     Raises:
-      UnsupportedComputationError: If a part of `block` cannot be evaluated here.
+      UnsupportedComputationError: If a part of `block` cannot be evaluated
+        here.
     """
     if isinstance(block, _blocks.Reference):
       return scope[block.name]
