@@ -78,7 +78,8 @@ class ClientRandomizer(abc.ABC):
     Args:
       update: Unbounded update, float32 of shape [num_params], may hold NaNs.
       client_key: Secret key of the client, int64 of shape [2].
-      round_index: Integer that separates the rounds of a client.
+      round_index: Number of the round, an integer. It gives each round of a
+        client a key of its own.
     """
     clipped = self.clip(tf.ensure_shape(update, [self.num_params]))
     key = streams.fold_in(

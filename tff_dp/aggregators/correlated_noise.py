@@ -165,7 +165,8 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return tff.templates.AggregationProcess(init_fn, next_fn)
 
   def _begin(self, state):
-    """Returns the state. Raises if it has other noise or no round is left."""
+    """Returns the state. Fails if it is of other noise, or if no round is left.
+    """
     tf.debugging.assert_equal(
         state['release_id'],
         tf.constant(self.release.number, tf.int64),

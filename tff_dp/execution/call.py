@@ -64,7 +64,10 @@ class Failures:
       return client > min(self._errors)
 
   def first(self) -> tuple[int, Exception] | None:
-    """Returns (first client that failed, error for the user), or None."""
+    """Returns (first client that failed, error for the user).
+
+    The result is None if no client has failed.
+    """
     if not self._errors:
       return None
     client = min(self._errors)
@@ -146,6 +149,7 @@ class Call:
       UnsupportedComputationError: If a client's dataset, or a part of the
         computation, cannot run here.
       ClientComputationError: If the work of a client failed.
+      tf.errors.OpError: If the work of the server failed.
       concurrent.futures.CancelledError: If `cancel` was called.
     """
     schedule = self._program.schedule

@@ -226,6 +226,7 @@ class InProcessContext(_InProcessContext, tff.framework.SyncContext):
       TypeError: If data does not match its type.
       ValueError: If lists of clients differ in length.
       ClientComputationError: If the work of a client failed.
+      tf.errors.OpError: If the work of the server failed.
       UnsupportedComputationError: If `comp` contains something that cannot run
         here.
       ContextClosedError: If the context was closed.

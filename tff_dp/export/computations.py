@@ -140,10 +140,11 @@ def recompose(kind: str, form: Any) -> tff.Computation:
 def made_data(
     next_computation: tff.Computation, plan: base.Plan, *, keys_seed: int = 0
 ) -> list[Any]:
-  """Returns made-up data of a few clients, for one round.
+  """Returns made-up data of the participants of one round.
 
   Floats and keys are random, the same for the same arguments. Other integers
-  are zeros, because they may be labels. Texts are empty.
+  are zeros, because they may be labels. Texts are empty. Most systems get two
+  participants.
 
   Args:
     next_computation: The `next` of a learning process.

@@ -54,6 +54,9 @@ def run(root: pathlib.Path, say) -> Outcome:
   Args:
     root: Directory of the bundle. A copy of it is checked again and run.
     say: Function that is called with one line, before anything runs.
+
+  Raises:
+    ArgumentError: If `root` is not a bundle that can be copied.
   """
   # Not where this file is run. pylint: disable=g-import-not-at-top
   from tff_dp import _checks

@@ -35,7 +35,7 @@ def check(initialize: tff.Computation) -> int:
 
   Raises:
     PrivacyRefusedError: If a key is not made as `streams.random_root_key` makes
-      it, or if the state does not mark its key as secure.
+      it, or if an `is_key_insecure` of the state may be true.
   """
   block = initialize.to_building_block()
   follower = _Follower()

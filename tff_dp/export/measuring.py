@@ -160,7 +160,8 @@ class _Drawn(NamedTuple):
 def _measure(initialize, next_computation, plan, seconds) -> list[Finding]:
   """Returns the findings about the keys and the noise.
 
-  It runs rounds from many states with new keys, on the same data.
+  It runs rounds from many states with new keys. Their data are the same, except
+  the clients' keys.
   """
   known = {}
 

@@ -17,12 +17,12 @@ from tff_dp.plans import base
 
 
 class ClipNorm(NamedTuple):
-  """State of the clip norm after a round. It depends only on noised bits.
+  """State of the clip norm after a round, which depends only on noised bits.
 
   Attributes:
     l2_norm_clip: Clip norm of the next round.
-    bits: Sum, over the rounds of the tree so far, of the noised mean bit of the
-      clients.
+    bits: Sum of the noised bits of all clients in the rounds of the tree so
+      far, divided by the expected number of clients.
   """
 
   l2_norm_clip: float

@@ -37,6 +37,10 @@ def connected(
     timeout: Seconds to wait for the members of the cohort, once it is selected.
     is_stopped: Function that returns whether to stop waiting. The result is
       then empty.
+
+  Raises:
+    PrivacyRefusedError: If the round cannot be charged, see
+      `ServerRounds.select`.
   """
   next_line = time.monotonic() + _SECONDS_BETWEEN_LINES
   while len(here := set(client_ids())) < at_least:

@@ -39,9 +39,9 @@ class PlanController(ModelController):
   """A controller that clips, sums, noises and counts as the plan says.
 
   It refuses everything beyond the plan. NVFlare builds it anew on the server
-  from the job's configuration, so every argument has a JSON form.
-  Metrics of clients are dropped, because they have no noise. If you submit a
-  job again, it resumes the run in `output_dir`.
+  from the job's configuration, so every argument has a JSON form. It drops
+  metrics of clients, because they have no noise. If you submit a job again, it
+  resumes the run in `output_dir`.
 
   Attributes:
     rounds: The `ServerRounds`. `None` before `run`.

@@ -109,13 +109,15 @@ class ServerRounds:
         refused. Default: no budget.
       server_learning_rate: Factor of the noised mean before it is added to the
         model.
-      schedule_seed: Public seed of the schedule. 0 for a plan without one.
-      declarations: Facts for the statement that only the caller knows.
+      schedule_seed: Public seed of the schedule. Must be 0 if secret coins
+        decide who takes part.
+      declarations: Facts for the statement that only the caller knows. Default:
+        they only say that `secret/clients.jsonl` is not covered.
       insecure_seed: Seed for tests only. Whoever knows it can remove the noise.
 
     Raises:
-      ArgumentError: If a value is not allowed, or if the directory belongs to
-        another run.
+      ArgumentError: If a value is not allowed, or if the directory cannot be
+        written or belongs to another run.
       PrivacyRefusedError: If the guarantee would break. Example: a run has
         begun, and its checkpoint is missing.
     """

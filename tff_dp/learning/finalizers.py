@@ -99,7 +99,9 @@ def from_computations(
 
 
 def hparams_of(inner, state_type: tff.Type, name: str) -> dict[str, Any]:
-  """Returns functions for the hyperparameters of an inner process's state.
+  """Returns `get_hparams_fn` and `set_hparams_fn` of an outer process, by name.
+
+  They get and set the hyperparameters in the state of an inner process.
 
   Args:
     inner: Process with `get_hparams` and `set_hparams`.

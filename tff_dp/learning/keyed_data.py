@@ -23,7 +23,7 @@ KEYS_TYPE = tff.SequenceType(tff.TensorType(np.int64, [None, 2]))
 
 
 def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
-  """Returns the data of one client for a step whose clients draw coins.
+  """Returns the data of one client that brings the key of its noise.
 
   Args:
     examples: Batched dataset of the client, or a list of batches. It is empty
@@ -31,6 +31,9 @@ def client_data(examples: Any, key: np.ndarray) -> collections.OrderedDict:
     key: Secret key of the client's noise, int64 of shape [2], such as
       `mechanisms.randomizers.noise_key(secret)`. A client uses the same key in
       all steps. A dummy has a new key in every step.
+
+  Raises:
+    ArgumentError: If the key has another type or shape, or is all zeros.
   """
   key = np.asarray(key)
   if key.dtype != np.int64 or key.shape != (2,):

@@ -171,7 +171,7 @@ def build_generalized_linear_model(
       change the fit.
     num_features: Number of features n.
     feature_bounds: Declared (lower, upper), each a number or one number per
-      feature.
+      feature. The lower bound must be below the upper one.
     response_bounds: Declared (lower, upper) of the labels. Default for
       'linear': (0, 1). Required for 'poisson': (0, maximum). `None` for other
       families, whose labels are classes.

@@ -25,7 +25,12 @@ _LOOP = tff.learning.LoopImplementation.DATASET_ITERATOR
 def build_initial_weights(
     model_fn: ModelFn, constraint: Optional[constraints.Constraint] = None
 ) -> tff.Computation:
-  """Returns the computation of the initial model, projected to the constraint.
+  """Returns the computation of the initial model.
+
+  Args:
+    model_fn: Model, or function that returns it.
+    constraint: Set to which the trainable weights are projected, `None` for no
+      projection.
   """
 
   check_model(model_fn)

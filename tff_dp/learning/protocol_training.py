@@ -130,7 +130,10 @@ def with_measurements_not_covered(
 
 
 def not_covered(measurements: tff.Value) -> tff.Value:
-  """Returns measurements under the name `not_covered`."""
+  """Returns measurements under the name `not_covered`.
+
+  The name says that they have no noise, so the guarantee does not cover them.
+  """
   return tff.federated_zip(
       collections.OrderedDict(not_covered=measurements)
   )

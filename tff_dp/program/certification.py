@@ -173,6 +173,9 @@ def certify_computation(
   Args:
     next_computation: The `next` of a process.
     plan: Plan whose epsilon is stated.
+
+  Raises:
+    PrivacyRefusedError: If the plan's epsilon might not be true of the process.
   """
   if not _training(plan).is_private:
     return Certificate(plan, None, frozenset())

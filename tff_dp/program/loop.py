@@ -96,7 +96,7 @@ class Loop:
       epsilon_budget: Budget at `delta`. The round that would exceed it is
         refused. Default: no budget.
       declarations: Facts for the statement that only the caller knows. Default:
-        nothing is declared, except what a loop cannot cover.
+        they only say what a loop does not cover.
 
     Raises:
       ArgumentError: If a value is not allowed, or if `output_dir` cannot be
@@ -194,8 +194,8 @@ class Loop:
       A list of ids in the given order.
 
     Raises:
-      PrivacyRefusedError: If clients decide themselves whether to take part, or
-        if no round is left.
+      PrivacyRefusedError: If the loop is closed, if clients decide themselves
+        whether to take part, or if no round is left.
     """
     run = self._checked()
     run.budget.check(run.rounds_done + 1)

@@ -83,9 +83,10 @@ def train(
       lose reports. A `NonPrivatePlan` also takes a source of any protocol.
     *too_many: Must be empty: all other arguments are keyword-only.
     output_dir: Directory that is absent, empty, or holds this very run.
-    delta: Target delta, in (0, 1). Choose it below 1 / population. If parties
-      have budgets and deltas of their own, this delta belongs to the epsilon of
-      the party that pays most.
+    delta: Target delta, in (0, 1). Choose it below 1 / population. If the plan
+      protects the records of several parties, and parties have budgets and
+      deltas of their own, this delta belongs to the epsilon of the party that
+      pays most.
     plan: Plan of the process. Default: the one that the process names. You must
       pass the plan if it is a result of `with_availability`. You must also pass
       it if the aggregator was made in another Python process, or before the

@@ -158,6 +158,7 @@ class Shards:
       ClusterError: A shard lost its worker more than `max_retries` times, or a
         result is not bytes.
       concurrent.futures.CancelledError: `is_cancelled` returned True.
+      Exception: A task failed. This is the error that it raised.
     """
     tries = [0] * len(shards)
     results = [None] * len(shards)

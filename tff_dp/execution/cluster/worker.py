@@ -103,8 +103,8 @@ class Result:
     sums: Accumulators, or None after an error.
     kept: For each kept node, a pair: the node's skeleton, and a mapping from
       client to arrays.
-    counts: Way in which clients ran, one of `call.PATHS` -> number of clients
-      that ran in this way.
+    counts: Number of clients that ran in each way, by the name of the way, one
+      of `call.PATHS`.
     failed: Pair (client, error) if the work of a client failed, (None, error)
       if something else failed. The error is returned, not raised, because
       engines may repeat a task that raises.

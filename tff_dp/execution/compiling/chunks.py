@@ -73,13 +73,14 @@ def gather(
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
-  A client that must run alone, or that has much data, gets a chunk of its own.
-  Clients whose sequences have equal shapes and lengths share a chunk that is
-  stacked, in which each operation runs once for all of them. Other clients that
-  follow each other and whose leaves have one form share a chunk that a loop
-  goes through. Clients to be stacked wait until their chunk is full or too much
-  data waits, so they may come after clients with higher numbers. If only a few
-  are left at the end, a loop takes them.
+  A client that must run alone, or that has more than 1 MiB of data, gets a
+  chunk of its own. Clients whose sequences have equal shapes and lengths share
+  a chunk that is stacked: each operation runs once for all of them. Other
+  clients share a chunk that a loop goes through, if they follow each other and
+  their leaves have one form (`Leaves.form`). Clients to be stacked wait until
+  their chunk is full. If more than 32 MiB of data wait, the largest chunk does
+  not wait longer. So such clients may come after clients with higher numbers.
+  Stacks of fewer than 8 clients that are left at the end go to a loop.
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.

@@ -63,7 +63,7 @@ class Columns:
     return self._num_distinct * self.repeats
 
   def element(self, index: tf.Tensor) -> list[tf.Tensor]:
-    """Returns the components of the element `index`."""
+    """Returns the components of the element `index`, counted from 0."""
     if self.repeats != 1:
       index %= tf.maximum(self._num_distinct, 1)
     start = index * self._size

@@ -291,6 +291,10 @@ class Program:
 
     It maps server inputs, client inputs and accumulators to the new
     accumulators and those values of the client that are kept.
+
+    Args:
+      number: Number of the pass, from 1.
+      worker: Index of the worker that runs the function.
     """
     one_pass = self._schedule.passes[number - 1]
     known = [*one_pass.server_inputs, *one_pass.client_inputs]

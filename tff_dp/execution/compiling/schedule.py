@@ -66,7 +66,15 @@ class Select:
 
 @dataclasses.dataclass(frozen=True)
 class Accumulate:
-  """An aggregation. Inputs: the clients' value, zero, accumulate, merge."""
+  """An aggregation of the clients' values.
+
+  Inputs: the clients' value, the sum before any value (zero), the function that
+  adds a value to a sum (accumulate), and the function that joins two sums
+  (merge).
+
+  Attributes:
+    zero_type: Type of the sum.
+  """
 
   zero_type: tff.Type
 

@@ -45,7 +45,8 @@ class Sequence:
 def flatten(value) -> list:
   """Returns the tensors that `value` consists of, depth first.
 
-  An argument may have a `datasets.Recipe` in place of a variant. See `fresh`.
+  A dataset gives one variant tensor. In an argument, a `datasets.Recipe` may
+  stand in its place, see `fresh`.
   """
   if isinstance(value, Struct):
     return [tensor for element in value for tensor in flatten(element)]
@@ -183,8 +184,13 @@ def _mismatch(where: str, type_spec, found: str) -> TypeError:
 def parts(value, type_spec: tff.StructType, *, where: str) -> list:
   """Returns the elements of a Python container, in the type's order.
 
+  Args:
+    value: The container.
+    type_spec: Type of the container.
+    where: Name of the container in an error.
+
   Raises:
-    TypeError: If it does not have the elements of the type.
+    TypeError: If the container does not have the elements of the type.
   """
   if isinstance(value, tf.RaggedTensor):
     return [value.flat_values, value.nested_row_splits]

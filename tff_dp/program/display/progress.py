@@ -162,7 +162,7 @@ class Progress:
     """Stores released metrics to show with the next rounds.
 
     Args:
-      metrics: Covered metrics of a round.
+      metrics: Released metrics of a round, by name.
       shown: Names of the metrics to show, beside the signal-to-noise ratio.
     """
     for name in (_SIGNAL_TO_NOISE, *shown):
