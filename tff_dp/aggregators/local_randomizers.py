@@ -77,7 +77,12 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
     self._mean_over = mean_over
 
   def create(self, value_type) -> tff.templates.AggregationProcess:
-    """Creates the process. `value_type` holds float32 tensors only."""
+    """Creates the process. `value_type` holds float32 tensors only.
+
+    Raises:
+      TypeError: If `value_type` holds anything else, or a tensor of unknown
+        shape.
+    """
     value_type = tff.to_type(value_type)
     randomizer = self._build_randomizer(value_type)
 

@@ -83,7 +83,13 @@ def no_digests(mechanism: mechanism_lib.Mechanism) -> tf.Tensor:
 
 
 def with_digest(digests, round_in_tree, digest) -> tf.Tensor:
-  """Returns the ring of digests after a round. The oldest one is replaced."""
+  """Returns the ring of digests after a round. The oldest one is replaced.
+
+  Args:
+    digests: Ring of digests before the round.
+    round_in_tree: Position of the round in its tree, from 1.
+    digest: Digest of the round.
+  """
   place = (round_in_tree - 1) % digests.shape[0]
   return tf.tensor_scatter_nd_update(digests, [[place]], [digest])
 

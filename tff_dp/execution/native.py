@@ -82,6 +82,7 @@ class NativeWorker:
     Raises:
       ArgumentError: If a value is not allowed.
       BrokenEnvironmentError: If there is no usable worker binary.
+      NativeWorkerError: If the process cannot be started.
       OSError: If `log_path` cannot be written.
     """
     _checks.optional_integer_at_least(

@@ -173,7 +173,15 @@ def in_order(weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def check(model: Any, weights: Mapping[str, np.ndarray]) -> None:
-  """Raises unless the weights fit the model."""
+  """Raises unless the weights fit the model.
+
+  Args:
+    model: A `tff.learning.models.FunctionalModel`.
+    weights: Weights by name, see `read_weights`.
+
+  Raises:
+    ArgumentError: If `model` is anything else, or has weights of other shapes.
+  """
   _checks.instance_of(
       tff.learning.models.FunctionalModel,
       'a tff.learning.models.FunctionalModel;'

@@ -58,6 +58,9 @@ def initialize(
     num_params: Length of the noise.
     key: Root key: `coins.random_root_key()`, or in tests
       `coins.insecure_root_key(seed)`.
+
+  Raises:
+    ArgumentError: If the key has another length or is all zeros.
   """
   if len(key) != coins.KEY_BYTES or not any(key):
     raise _checks.ArgumentError(

@@ -166,7 +166,10 @@ def check_optimizer(**argument) -> None:
 
 
 def without_metrics(metric_finalizers, unfinalized_type=None):
-  """Returns an aggregation of local metrics in which none leaves a client."""
+  """Returns an aggregation of local metrics in which none leaves a client.
+
+  TFF calls this as a metrics aggregator. Both arguments are ignored.
+  """
   del metric_finalizers, unfinalized_type
 
   @tff.federated_computation

@@ -59,7 +59,14 @@ def build_momentum(
 def cooldown_factor(
     cooldown: workloads.Cooldown, num_rounds: int, rounds_done, dtype
 ):
-  """Returns the factor of the round after `rounds_done`, a scalar tensor."""
+  """Returns the factor of the round after `rounds_done`, a scalar tensor.
+
+  Args:
+    cooldown: Rule that gives a factor for each round.
+    num_rounds: Number of rounds of the run. Later rounds keep the last factor.
+    rounds_done: Number of rounds done, a scalar integer.
+    dtype: Dtype of the result.
+  """
   factors = tf.constant(cooldown.factors(num_rounds), dtype)
   # Beyond the horizon the aggregator refuses, with the reason.
   return factors[tf.minimum(rounds_done, num_rounds - 1)]

@@ -74,9 +74,13 @@ def build_optimizer(
 
   Args:
     learning_rate: One number, or one for each update of the run.
-    momentum: Momentum in [0, 1).
+    momentum: Momentum in [0, 1), above 0 with `nesterov`.
     nesterov: Whether the momentum looks ahead.
     num_updates: Number of updates of the run.
+
+  Raises:
+    ArgumentError: If a learning rate is not finite and above 0, if their number
+      is not `num_updates`, or if the momentum is outside its range.
   """
   if np.ndim(learning_rate) == 0:
     _checks.positive(server_learning_rate=learning_rate)

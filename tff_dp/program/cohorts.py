@@ -249,6 +249,9 @@ def build(plan: base.Plan, clients, *, schedule_seed: int) -> Cohorts:
       `NonPrivatePlan` takes any such source.
     schedule_seed: Public seed of the schedule. Must be 0 if clients decide
       themselves.
+
+  Raises:
+    ArgumentError: If the plan cannot have these clients or this seed.
   """
   is_source = isinstance(clients, Source)
   if not is_source and not all(

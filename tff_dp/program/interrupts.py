@@ -10,7 +10,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Terminated(SystemExit):
-  """Raised after SIGTERM or SIGHUP. The exit status is 128 + signal number."""
+  """Raised after SIGTERM or SIGHUP. The exit status is 128 + signal number.
+
+  Attributes:
+    message: Sentence that says what was stopped.
+  """
 
   def __init__(self, signal_number: int, message: str):
     super().__init__(128 + signal_number)

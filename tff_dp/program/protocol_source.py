@@ -59,7 +59,11 @@ class ProtocolSource(cohorts_lib.Source):
 
   The coins of all clients follow from one secret root key, which each iterator
   draws from the operating system. That is good enough for training, but real
-  devices draw their coins independently.
+  devices draw their coins independently. The arguments of the constructor are
+  attributes, too.
+
+  Attributes:
+    client_ids: Ids of the population.
   """
 
   def __init__(
@@ -267,6 +271,10 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
 
     Args:
       k: Must be `None`: the protocol decides.
+
+    Raises:
+      ArgumentError: If `k` is not `None`.
+      PrivacyRefusedError: See `advance`.
     """
     if k is not None:
       raise _checks.ArgumentError(

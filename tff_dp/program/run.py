@@ -151,7 +151,32 @@ class TrainResult:
 class Run:
   """One run in one process.
 
-  The field `state` and the fields after it change from round to round.
+  For the settings that are not listed here, see `training.train`. The field
+  `state` and the fields after it change during the run.
+
+  Attributes:
+    certificate: Certificate of the process under the plan.
+    cohorts: Cohorts that choose the clients of each round.
+    directory: Output directory, which this process has locked.
+    native_output: Sends the output of native code to the log, while clients
+      work.
+    identity: Facts that a resume must have in common with the run, as plain
+      JSON types.
+    record: Write-ahead record of the rounds that have begun.
+    store: Checkpoints of the run.
+    history: Rows of the metrics.
+    budget: Ledger of the rounds that count as spent.
+    state: State of the process after `rounds_done` rounds.
+    noise: Description of the noise for each checkpoint.
+    rounds_done: Number of complete rounds.
+    rounds_saved: Number of rounds in the latest checkpoint.
+    rounds_planned: Round after which the run ends, by request or by budget.
+    checked: Sentence of the statement that says how the process was checked.
+    saved_at: Time of the latest checkpoint, in seconds of `time.monotonic`.
+    seconds_of_save: Duration of saving the latest checkpoint.
+    has_setting: Whether this process has written configuration and environment.
+    has_warned: Whether a broken assumption was shown.
+    evaluated: Columns of the evaluation, in order of appearance.
   """
 
   process: tff.learning.templates.LearningProcess
@@ -390,6 +415,11 @@ class Run:
 
     Returns:
       The output of the process, and the duration in seconds.
+
+    Raises:
+      ClientComputationError: If the work of a client failed.
+      PrivacyRefusedError: If the output contradicts the plan.
+      ArgumentError: If the evaluation gives a metric that has a reserved name.
     """
     round_index = self.rounds_done + 1
     start = time.monotonic()

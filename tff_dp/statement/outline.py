@@ -74,7 +74,13 @@ class Item(NamedTuple):
 
 
 class Point(NamedTuple):
-  """One of the twelve points of a statement, numbered from 1."""
+  """One of the twelve points of a statement.
+
+  Attributes:
+    number: Number of the point, from 1.
+    title: Heading of the point.
+    items: Values of the point with their labels.
+  """
 
   number: int
   title: str

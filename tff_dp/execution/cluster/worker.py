@@ -139,7 +139,14 @@ def describe() -> dict[str, object]:
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
-  """Returns a phrase on how two results of `versions` differ, or ''."""
+  """Returns a phrase on how a worker's `versions` differ from the driver's.
+
+  The phrase is '' if they agree.
+
+  Args:
+    ours: Result of `versions` at the driver.
+    theirs: Result of `versions` at the worker.
+  """
   return ', '.join(
       f'{name} {theirs.get(name)} at the worker, {ours[name]} at the driver'
       for name in ours

@@ -148,7 +148,13 @@ def _applied(functions, parts: list, *, in_rows: bool) -> list:
 
 @dataclasses.dataclass(eq=False)
 class Iterator:
-  """An iterator positioned at element `index`."""
+  """An iterator over a sequence inside a graph.
+
+  Attributes:
+    sequence: The sequence, None before the iterator has one.
+    index: Index of the next element, an int64 scalar, None before the iterator
+      has a sequence.
+  """
 
   sequence: Columns | None = None
   index: tf.Tensor | None = None
@@ -159,7 +165,13 @@ class Iterator:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Optional:
-  """The element `index`, if it exists."""
+  """An element of a sequence that may not exist.
+
+  Attributes:
+    sequence: The sequence.
+    index: Index of the element, an int64 scalar. It exists if the index is
+      below the number of elements.
+  """
 
   sequence: Columns
   index: tf.Tensor

@@ -94,6 +94,10 @@ def conditional(library, node, predicate, inputs: list) -> list:
   """Returns the outputs of an `If`.
 
   Updates the variables and iterators in `inputs`.
+
+  Raises:
+    NotPlainError: The condition is not a boolean scalar, a branch returns a
+      sequence, or a branch has something that is not supported here.
   """
   _check_are_values(node, [predicate])
   if predicate.dtype != tf.bool or predicate.shape.rank != 0:

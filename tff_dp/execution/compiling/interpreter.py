@@ -40,7 +40,11 @@ class Function:
 
 @dataclasses.dataclass(frozen=True)
 class Intrinsic:
-  """One of TFF's operators, such as `federated_map`. Its input is the argument.
+  """One of TFF's operators, whose input is its argument.
+
+  Attributes:
+    uri: Name of the operator, such as 'federated_map'.
+    type_spec: Type of the operator.
   """
 
   uri: str

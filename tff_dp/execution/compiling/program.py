@@ -166,6 +166,7 @@ class Program:
   """A computation that is compiled for the devices of a context.
 
   Attributes:
+    worker_devices: Device of each worker.
     num_traces: Number of graphs that were traced for it so far.
   """
 
@@ -418,6 +419,11 @@ class Program:
 
     It is 0 if there is no such function, or if the model and the results of a
     client are so large that fewer than 16 clients fit.
+
+    Args:
+      number: Number of the pass, from 1.
+      worker: Index of the worker that runs the function.
+      kind: Form of the clients' sequences, as for `cohort_pass`.
     """
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])

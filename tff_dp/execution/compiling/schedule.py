@@ -50,7 +50,11 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Pick:
-  """One element of a struct."""
+  """One element of a struct, which is the input.
+
+  Attributes:
+    index: Index of the element.
+  """
 
   index: int
 

@@ -30,14 +30,18 @@ _tensor_of_array = {}
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-  """Skeleton of a tensor."""
+  """Skeleton of a tensor: what is needed to rebuild it from a flat list."""
 
   spec: tf.TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)
 class Sequence:
-  """Skeleton of a dataset."""
+  """Skeleton of a dataset: what is needed to rebuild it from a flat list.
+
+  Attributes:
+    element_spec: Structure of the specs of an element.
+  """
 
   element_spec: object
 
@@ -233,6 +237,14 @@ def element_from_python(value, type_spec, where):
 
   TFF casts elements to the type of the sequence. So does this function, but it
   refuses a cast that changes a number by more than rounding.
+
+  Args:
+    value: The element.
+    type_spec: Type of the elements of the sequence.
+    where: Name of the element in an error.
+
+  Raises:
+    TypeError: If the element is not of the type, and no such cast makes it so.
   """
   if isinstance(type_spec, tff.StructType):
     elements = tff.structure.to_elements(type_spec)

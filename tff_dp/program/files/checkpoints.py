@@ -78,6 +78,15 @@ class CheckpointStore:
 
     It then deletes all checkpoints but the latest two. Every failure is raised:
     a run must not continue without a checkpoint.
+
+    Args:
+      checkpoint: The checkpoint. A seed-only one has an empty array for each
+        noise buffer.
+
+    Raises:
+      FileExistsError: If the round has a checkpoint.
+      OSError: If the file cannot be written.
+      TypeError: If the state has anything but numbers and texts, see `pack`.
     """
     saved = self._path(checkpoint.round_index)
     if saved.exists():
