@@ -245,10 +245,10 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return release
 
   def _digest(self, state, total, counts) -> tf.Tensor:
-    """Returns the digest of a round, from all data that the server got in it.
+    """Returns the digest of a round: a hash of all data that the server got.
 
-    The counts are included, because equal noise reveals that all inputs are
-    equal.
+    The digest decides which noise the round gets. The counts are included,
+    because equal noise reveals that all inputs are equal.
 
     Args:
       state: State before the round.

@@ -230,11 +230,16 @@ class Call:
     )
 
   def _partial_sums(self, number: int, zeros, failures) -> list[list]:
-    """Does a pass and returns one list of flat accumulators for each share.
+    """Does a pass, and returns the sums of each share as flat lists of tensors.
 
     A share is the clients of one worker. Client values that the call needs
     later go to `_kept`. All other work of a call is the server's. A subclass
     that runs clients elsewhere overrides only this method.
+
+    Args:
+      number: Number of the pass, from 1.
+      zeros: Sums before the first client.
+      failures: Receives the errors of clients.
     """
     num_workers = min(len(self._program.worker_devices), self._num_clients)
     return self._wait([
@@ -250,7 +255,8 @@ class Call:
     ])
 
   def _work(self, number: int, worker: int, share: range, zeros, failures):
-    """Does one worker's share of a pass and returns its flat accumulators."""
+    """Does one worker's share of a pass and returns its sums as flat tensors.
+    """
     one_pass = self._program.schedule.passes[number - 1]
     device = self._program.worker_devices[worker]
     server_inputs = [

@@ -235,7 +235,8 @@ class InProcessContext(_InProcessContext, tff.framework.SyncContext):
 
 
 class AsyncInProcessContext(_InProcessContext, tff.framework.AsyncContext):
-  """The asynchronous twin of `InProcessContext`, for programs with `await`."""
+  """An asynchronous TFF context inside this process, for programs with `await`.
+  """
 
   def __init__(self, **settings):
     super().__init__(**settings)

@@ -243,7 +243,10 @@ def _private(path, flags: int) -> int:
 
 
 def _listening_port(pid: int) -> int | None:
-  """Returns the TCP port on which process `pid` listens, or None."""
+  """Returns the TCP port on which process `pid` listens.
+
+  The result is None if the process listens on none, or has ended.
+  """
   try:
     links = [os.readlink(entry) for entry in os.scandir(f'/proc/{pid}/fd')]
     inodes = {

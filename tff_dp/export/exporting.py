@@ -69,10 +69,10 @@ def export_bundle(
   Raises:
     ArgumentError: If `run` or `output` is not as described, if process or model
       do not belong to the run, or if the model does more than compute.
-    PrivacyRefusedError: If the process has a fixed key or adds other noise than
-      the plan of the run says, if the process that the run has kept would do
-      more than compute, or if On-Device Personalization cannot express the
-      plan.
+    PrivacyRefusedError: If the process has a fixed key, or adds other noise
+      than the plan of the run says. Also if the process that the run has kept
+      would do more than compute, or if On-Device Personalization cannot express
+      the plan.
   """
   release = pathlib.Path(run) / 'release'
   _check_run(run, release)

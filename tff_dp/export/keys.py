@@ -82,7 +82,9 @@ def _unknown() -> str:
 
 
 class _Follower(interpreter.Interpreter):
-  """Evaluates building blocks. A tensor is a function that returns its digest.
+  """Evaluates building blocks with digests in place of tensors.
+
+  A tensor is a function that returns its digest, see `operations.Expressions`.
   """
 
   def pick(self, value, index):

@@ -219,9 +219,9 @@ class ServerRounds:
         to one client for the whole run, because participation is counted by id.
 
     Raises:
-      PrivacyRefusedError: If the round already has a cohort, is beyond the plan
-        or the budget, if too few clients may take part, or if the stored cohort
-        of a round that had begun cannot be read.
+      PrivacyRefusedError: If the round already has a cohort, or is beyond the
+        plan or the budget. Also if too few clients may take part, or if the
+        stored cohort of a round that had begun cannot be read.
       ArgumentError: If an id is not a string.
     """
     round_index = self.rounds_done + 1

@@ -35,8 +35,8 @@ def build_momentum(
   w = w - learning_rate * f_t * (momentum * v + g)
   ```
 
-  so after n rounds the weights have moved by `-learning_rate * A g`, with A the
-  workload's matrix.
+  so after n rounds the weights have moved by `-learning_rate * A g`. Here A is
+  the matrix of the workload, and g has the gradients of all rounds.
 
   Args:
     learning_rate: Learning rate, above 0.

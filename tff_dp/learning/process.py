@@ -91,7 +91,7 @@ def compose(
     client_work: Work of the clients. The weights of their updates are ignored.
     finalizer: Server step that applies the noised mean.
     workload: Linear map of the finalizer, see `PrivateLearningProcess`.
-    averaging: Average to keep, or `None`.
+    averaging: Average of the models to keep, `None` to keep none.
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
   """
   if averaging is not None:

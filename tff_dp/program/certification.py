@@ -138,8 +138,9 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
       names. The builders of `tff_dp.learning` keep it in `process.plan`. An
       aggregator made by `plan.aggregator()` names it in its graph. You must
       pass the plan if it is a `NonPrivatePlan` or a result of
-      `with_availability`. You must also pass it if the aggregator was made in
-      another Python process, or before the latest 32 plans of this one.
+      `with_availability`. You must also pass it if another Python process made
+      the aggregator, or if this one has made aggregators of 32 other plans
+      since.
 
   Raises:
     ArgumentError: If `process` is not a `LearningProcess`, if `plan` is not a
@@ -168,7 +169,7 @@ def certify_computation(
   """Returns the certificate of a `next` that was read from a file.
 
   Such a file does not name the plan that its process was built from, but the
-  marks of its noise do.
+  marks of its noise do (see `release_marks`).
 
   Args:
     next_computation: The `next` of a process.

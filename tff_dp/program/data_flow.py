@@ -102,7 +102,7 @@ def follow(
 
 
 def _all_in(value) -> Traces:
-  """Returns the traces in any part of a value."""
+  """Returns the traces (see `Trace`) in any part of a value."""
   if isinstance(value, Struct):
     return _NONE.union(*map(_all_in, value))
   if isinstance(value, interpreter.Function):
@@ -121,11 +121,15 @@ def _each(change, value):
 
 
 def _released(release: release_marks.Release, traces: Traces) -> Traces:
-  """Returns the traces that are left after noise was added.
+  """Returns the traces (see `Trace`) that are left after noise was added.
 
   Noise at a client hides the client's own data. Noise at the server hides sums
   of client values. A client's share of noise hides its data only after a secure
   sum.
+
+  Args:
+    release: The noise that was added.
+    traces: Traces of the value before the noise.
   """
   if release.in_sum and traces & _OWN:
     return traces - _OWN | _MASKED
@@ -264,7 +268,11 @@ class _Tracer(interpreter.Interpreter):
     return traces | self._presence
 
   def _aggregated(self, intrinsic):
-    """Returns a function from traces at clients to those of the aggregate."""
+    """Returns a function from traces at clients to those of the aggregate.
+
+    A client's own data in a value become a new trace, which names this
+    aggregation.
+    """
     self._num_aggregations += 1
     of_type = str(intrinsic.type_spec.parameter)
     if len(of_type) > _LONGEST_TYPE:

@@ -225,6 +225,8 @@ class Loop:
         then counts as begun, and nothing of it is released.
       ClientComputationError: If the work of a client failed. You can run the
         round again, also with another cohort.
+      OSError: If a file cannot be written, for example on a full disk. Make the
+        loop again with the same arguments to go on.
     """
     run = self._checked()
     run.budget.check(run.rounds_done + 1)

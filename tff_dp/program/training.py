@@ -89,9 +89,9 @@ def train(
       pays most.
     plan: Plan of the process. Default: the one that the process names. You must
       pass the plan if it is a result of `with_availability`. You must also pass
-      it if the aggregator was made in another Python process, or before the
-      latest 32 plans of this one. Pass a `NonPrivatePlan` to train any process
-      without privacy.
+      it if another Python process made the aggregator, or if this one has made
+      aggregators of 32 other plans since. Pass a `NonPrivatePlan` to train any
+      process without privacy.
     epsilon_budget: Budget at `delta`. The round that would exceed it is
       refused. Default: no budget.
     evaluate_fn: Function from model weights to metrics. The metrics are

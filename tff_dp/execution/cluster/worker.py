@@ -45,7 +45,8 @@ class Computation:
 
   Attributes:
     serialized: Serialized TFF computation.
-    load_clients: 'module:function' that loads a client's data, or None.
+    load_clients: 'module:function' that loads a client's data. None if the data
+      themselves travel.
     max_clients_per_call: Limit of clients in one call, as in
       `create_sync_in_process_context`.
     versions: `versions()` at the driver.

@@ -406,7 +406,7 @@ class TensorFlowGraph:
     Every client has separate variables, tables and datasets, as in a session.
 
     Args:
-      argument: Symbolic value of its parameter, or None.
+      argument: Symbolic value of its parameter, None if it has no parameter.
       scope: Part of the names of its variables. Functions that may run at the
         same time need different scopes.
       device: Device of loops over datasets.
@@ -438,8 +438,8 @@ class TensorFlowGraph:
     """Adds the computation to the current graph, as a function of values.
 
     Args:
-      argument: Symbolic value of its parameter, or None. All sequences in it
-        are `columns.Columns`.
+      argument: Symbolic value of its parameter, None if it has no parameter.
+        All sequences in the value are `columns.Columns`.
       is_vectorized: Whether this runs inside `tf.vectorized_map`.
 
     Returns:

@@ -72,7 +72,7 @@ class _Library:
     """Replaces a node by a call of `fn` with the same arguments and results.
 
     Args:
-      scope: Function that the node is in, or None.
+      scope: Function that the node is in, None for the graph itself.
       node: Node, which is changed but keeps its name and its inputs.
       fn: Function to trace with arguments of these dtypes.
       dtypes: Dtypes of the arguments.

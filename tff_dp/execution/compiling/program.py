@@ -268,7 +268,11 @@ class Program:
     return list(values.pack(skeleton, tensors))
 
   def stage(self, level: int) -> tracing.TracedFunction | None:
-    """Returns the function of a server stage, or None if it has no outputs."""
+    """Returns the function of a server stage, or None if it has no outputs.
+
+    Args:
+      level: Number of the stage, from 0.
+    """
     stage = self._schedule.stages[level]
     if not stage.outputs:
       return None
@@ -346,9 +350,9 @@ class Program:
 
     Returns:
       The function, or None if clients must run one by one. This is so if the
-      pass keeps a value of each client, if a result is a dataset, if the
-      clients' work has one of TFF's sequence operators, or if TensorFlow cannot
-      run that work in a loop.
+      pass keeps a value of each client, or if a result is a dataset. It is also
+      so if the clients' work has one of TFF's sequence operators, or if
+      TensorFlow cannot run it in a loop.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)
@@ -514,7 +518,11 @@ class Program:
     )
 
   def merge(self, number: int) -> tracing.TracedFunction:
-    """Returns the function that joins the accumulators of two workers."""
+    """Returns the function that joins the accumulators of two workers.
+
+    Args:
+      number: Number of the pass, from 1.
+    """
     one_pass = self._schedule.passes[number - 1]
     accumulations = one_pass.accumulations
     inputs = [*accumulations, *accumulations, *one_pass.merge_inputs]

@@ -185,7 +185,11 @@ class _SequenceReader:
     return item
 
   def _table_of_elements(self, value) -> datasets.Table | None:
-    """Returns the table of a list of elements, or None if it makes no table."""
+    """Returns the table of a list of elements, or None if it makes no table.
+
+    A table needs a list or tuple of elements that consist of tensors. If the
+    elements are batches, they must have equal sizes, see `_batch_size`.
+    """
     if not self._has_rows or not isinstance(value, (list, tuple)):
       return None
     if not value:

@@ -69,7 +69,12 @@ def fresh(flat: list) -> list[tf.Tensor]:
 
 
 def pack(skeleton, tensors: list[tf.Tensor]):
-  """Returns the value with this skeleton, built from all these tensors."""
+  """Returns the value with this skeleton, built from all these tensors.
+
+  Args:
+    skeleton: Structure of the value, see `skeleton_of`.
+    tensors: Flat list of its tensors, see `flatten`.
+  """
   remaining = iter(tensors)
 
   def build(part):
@@ -92,7 +97,11 @@ def map_struct(fn, value: Struct) -> Struct:
 
 
 def skeleton_of(value):
-  """Returns the skeleton of a value, which may be symbolic."""
+  """Returns the skeleton of a value, which may be symbolic.
+
+  The skeleton has the structure of the value, with a `Tensor` for each tensor
+  and a `Sequence` for each dataset.
+  """
   if isinstance(value, Struct):
     return map_struct(skeleton_of, value)
   if isinstance(value, tf.data.Dataset):

@@ -124,7 +124,10 @@ def check(facts: Mapping, state: Any, plan: base.Plan) -> None:
 
 
 def without_buffers(state: Any) -> Any:
-  """Returns a process state whose noise buffers are empty."""
+  """Returns a process state whose noise buffers are empty.
+
+  A buffer is what the mechanism remembers of earlier noise.
+  """
   paths = _find(state)
   return tree.map_structure_with_path(
       lambda path, leaf: (

@@ -43,7 +43,7 @@ def read_model(path: os.PathLike, *, like: object = None) -> object:
       non_trainable/...
 
   Raises:
-    OSError: If the file cannot be opened, or is no regular file.
+    OSError: If the file cannot be opened, or is not a regular file.
     ValueError: If the file does not hold such a model.
   """
   path = pathlib.Path(path)
