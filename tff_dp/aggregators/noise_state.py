@@ -114,9 +114,9 @@ def next_noise(
 
   Draws have standard deviation 1. Some mechanisms complete a tree after its
   last round R, with virtual rounds that have noise and no data. The first round
-  of the next tree adds the noise of all virtual rounds. It is `b_{R + virtual}
-  - b_R`, where b_t is the sum of the tree's noise after t rounds. Only the
-  noise of the root is then left of the finished tree.
+  of the next tree adds the noise of all virtual rounds. Let b_t be the sum of
+  the tree's noise after t rounds. Then it adds `b_{R + virtual} - b_R`, and
+  only the noise of the root is left of the finished tree.
 
   Args:
     mechanism: Mechanism that adds the noise of every round.

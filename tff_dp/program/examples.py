@@ -22,8 +22,8 @@ def check(process: tff.learning.templates.LearningProcess, clients: Any):
   """Raises if the process cannot read the examples of the first client.
 
   Nothing is checked where the type cannot be seen without reading data: if the
-  process takes clients' ids, if a client has a list of examples, and if a
-  source of clients has no `clients`.
+  process takes clients' ids, if the first client has a list of examples, or if
+  a source of clients has no attribute `clients`.
 
   Args:
     process: The process that will be trained.

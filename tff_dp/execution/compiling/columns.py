@@ -169,7 +169,7 @@ class Optional:
 
   Attributes:
     sequence: The sequence.
-    index: Index of the element, an int64 scalar. It exists if the index is
+    index: Index of the element, an int64 scalar. The element exists if this is
       below the number of elements.
   """
 

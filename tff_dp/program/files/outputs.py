@@ -110,8 +110,8 @@ def frozen_weights(process: object, state: object) -> str | None:
 def digest_of_frozen(process: object, state: object) -> str | None:
   """Returns the hexadecimal digest of frozen weights that the graph holds.
 
-  It is `None` if the graph holds none. Models of `learning.keras3` have such a
-  digest in place of their frozen weights.
+  It is `None` if the graph holds none. A model of `learning.keras3` has such a
+  digest in place of its frozen weights if they are constants of the graph.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
