@@ -103,8 +103,9 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
     is used at the client, and nothing of it leaves except through the noise.
 
     Its result is `OrderedDict(total, num_reports)` at the server: the sum of
-    the estimates, and an int32. This serves callers that add up several rounds.
-    `mean_over` scales only the measurement `noise_stddev`.
+    the estimates, and the number of reports, int32. This serves callers that
+    add up several rounds. `mean_over` scales only the measurement
+    `noise_stddev`.
 
     Args:
       value_type: Type of the update, with float32 tensors only.

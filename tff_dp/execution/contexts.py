@@ -360,13 +360,14 @@ def set_default_context(
 
 
 def ensure_installed() -> contextlib.AbstractContextManager:
-  """Returns a block in which this thread has a synchronous context.
+  """Returns a context manager for a block that needs a synchronous TFF context.
 
-  If nobody has chosen a context, it is an in-process context that ends with the
-  block. TFF's default before `tff_dp` was imported does not count as a choice.
+  If nobody has chosen a context for this thread, the block has an in-process
+  context, which is closed at its end. TFF's default before `tff_dp` was imported
+  does not count as a choice.
 
   Raises:
-    RuntimeError: If the thread's context is asynchronous.
+    RuntimeError: If the context of this thread is asynchronous.
   """
   if not is_chosen():
     return in_process.create_sync_in_process_context()

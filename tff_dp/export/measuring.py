@@ -237,7 +237,7 @@ def _of_few_params(value: np.ndarray) -> np.ndarray:
 
 
 def _vector(marked: list[np.ndarray]) -> np.ndarray:
-  """Returns the one noised vector of a server's round."""
+  """Returns the one noised vector of a round whose server adds the noise."""
   vectors = [
       each for each in marked if each.dtype == np.float32 and each.ndim == 1
   ]
@@ -269,7 +269,7 @@ def _num_rounds(plan) -> int:
 
 
 def _check_keys(marked: list[np.ndarray], plan) -> str:
-  """Raises if two keys give the same noise."""
+  """Returns words about the keys. Raises if two give the same noise."""
   num = len(marked[0])
   for each in _keyed(marked, plan):
     different = len({row.tobytes() for row in each})
@@ -302,9 +302,9 @@ def _is_keyed(each: np.ndarray, plan) -> bool:
 
 
 def _law_of(plan: base.Plan) -> Callable[[_Drawn, Any], str] | str:
-  """Returns a function that compares noise with the plan, or a reason.
+  """Returns a function that compares drawn noise with the plan.
 
-  The reason says why the noise cannot be compared.
+  If the noise cannot be compared, the result is a text that says why.
   """
   if _is_central(plan):
     if not plan.noise_multiplier:

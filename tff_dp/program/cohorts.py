@@ -46,7 +46,7 @@ class Selection:
 
 
 class Cohorts(abc.ABC):
-  """The interface of cohorts.
+  """The interface of cohorts, the clients of the rounds of one run.
 
   Attributes:
     client_ids: Ids of the population.

@@ -65,11 +65,12 @@ class Flow:
   """The paths of clients' data through a round.
 
   Attributes:
-    leaves: The traces in each leaf of the result.
+    leaves: The traces (see `Trace`) in each leaf of the result.
     sent: The traces of aggregates in values that the server sends to clients.
     asked: The traces in the keys that clients ask the server for. Plain
       `federated_select` may show these keys to the server.
-    releases: The marked releases, one for each time that noise is added.
+    releases: The releases with which graphs mark noised values. One that marks
+      several values of a graph counts once, each time that the graph is called.
   """
 
   leaves: Mapping[Path, Traces]
@@ -263,7 +264,11 @@ class _Tracer(interpreter.Interpreter):
     return traces
 
   def _sent(self, traces: Traces) -> Traces:
-    """Returns the traces of a value after the server sent it to clients."""
+    """Returns the traces of a value after the server sent it to clients.
+
+    Traces of aggregates are added to `Flow.sent`. If presence is secret, that a
+    client holds the value counts as data of the client.
+    """
     self.sent |= traces - _OWN
     return traces | self._presence
 
@@ -385,6 +390,6 @@ def _data_inputs(node) -> list[str]:
 
 
 def _split(tensor: str) -> tuple[str, int]:
-  """Returns node and index of 'node:1', or 'node:output:1' in functions."""
+  """Returns (node, index) of a tensor named 'node:1' or 'node:output:1'."""
   name, *rest = tensor.split(':')
   return name, int(rest[-1]) if rest else 0

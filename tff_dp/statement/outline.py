@@ -106,7 +106,11 @@ class Promise(NamedTuple):
 
 
 def points(content: Mapping[str, Any]) -> list[Point]:
-  """Returns the twelve points of the result of `PrivacyStatement.to_json`."""
+  """Returns the twelve points of a statement.
+
+  Args:
+    content: Result of `PrivacyStatement.to_json`.
+  """
   said = content['points']
   return [
       Point(number, title, items(said[name]))
@@ -120,7 +124,11 @@ def items(values: Mapping[str, Any]) -> tuple[Item, ...]:
 
 
 def promise(content: Mapping[str, Any]) -> Promise:
-  """Returns the guarantee of the result of `PrivacyStatement.to_json`."""
+  """Returns the guarantee of a statement, in a sentence.
+
+  Args:
+    content: Result of `PrivacyStatement.to_json`.
+  """
   said = content['points']
   done = said['mechanism']['rounds_done']
   planned = said['mechanism']['rounds_planned']

@@ -74,7 +74,8 @@ class RayEngine(engine_lib.Engine):
     Args:
       address: Address of the cluster, such as 'host:6379' or 'auto'. `None`
         uses the connection that this process has, or else starts a cluster on
-        this machine. That one demands a token that only its own processes know.
+        this machine. The started cluster demands a token that only its own
+        processes know.
       num_workers: Number of CPUs of a cluster that is started here.
 
     Raises:

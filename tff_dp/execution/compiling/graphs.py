@@ -58,7 +58,7 @@ class Variable:
 
 
 def _node_of(tensor_name: str) -> str:
-  """Returns the node in 'node', 'node:1', 'node:output:1' or '^node'."""
+  """Returns the node in a name such as 'node:1', 'node:output:1' or '^node'."""
   return tensor_name.lstrip('^').split(':')[0]
 
 
@@ -289,7 +289,7 @@ def _digest(graph_def) -> str:
 
 
 class TensorFlowGraph:
-  """A serialized TensorFlow computation that can be stamped into graphs.
+  """A serialized TensorFlow computation that can be added to other graphs.
 
   Attributes:
     name: Name of the computation in errors.

@@ -183,7 +183,8 @@ def _plain_reduce(library, functions, scope, node) -> None:
 
 
 def _scopes(graph_def) -> Iterator[tuple]:
-  """Yields every node with the function that it is in, None for the graph."""
+  """Yields (function, node) for every node. In the graph the function is None.
+  """
   for node in graph_def.node:
     yield None, node
   for function in graph_def.library.function:

@@ -253,7 +253,9 @@ class _Scope:
     self._outputs[name] = outputs
 
   def get(self, tensor: str):
-    """Returns the output 'node', 'node:1' or, in a function, 'node:output:1'.
+    """Returns the output that the name of a tensor stands for.
+
+    Names are 'node', 'node:1' or, in a function, 'node:output:1'.
     """
     name, *rest = tensor.split(':')
     index = int(rest[-1]) if rest else 0
@@ -389,7 +391,7 @@ class _Scope:
 
 
 def _node_of(tensor: str) -> str:
-  """Returns the node in 'node', 'node:1', 'node:output:1' or '^node'."""
+  """Returns the node in a name such as 'node:1', 'node:output:1' or '^node'."""
   return tensor.lstrip('^').split(':')[0]
 
 

@@ -432,7 +432,8 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   """Returns the schedule of a computation in call-dominant form.
 
   Args:
-    block: Function whose intrinsics have no body in terms of other intrinsics.
+    block: Function whose operators (intrinsics) TFF does not replace by simpler
+      ones.
 
   Raises:
     UnsupportedComputationError: The function contains something that cannot run

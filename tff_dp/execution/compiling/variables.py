@@ -60,7 +60,8 @@ class Variable:
 
 
 def _has_shape(tensor: tf.Tensor, shape: tf.TensorShape) -> bool:
-  """Returns whether a tensor certainly has a shape."""
+  """Returns whether a tensor certainly fits a shape, where sizes may be None.
+  """
   if shape.rank is None:
     return True
   if tensor.shape.rank != shape.rank:

@@ -275,7 +275,7 @@ class RebuildProgress:
 class _NotebookLine:
   """A line in the output of a cell, which every `write` replaces.
 
-  It needs no widgets. A saved notebook keeps its last state.
+  It needs no widgets. A saved notebook keeps the last text of the line.
   """
 
   encoding = 'utf-8'  # tqdm asks whether it may draw blocks.

@@ -148,7 +148,7 @@ class Released(Sequence):
     """Makes a view of the rows so far.
 
     Args:
-      history: History whose rows have `key` and 'released'.
+      history: History whose rows are dicts with the keys `key` and 'released'.
       key: Key of the round in a row.
     """
     self._history = history

@@ -179,7 +179,10 @@ def with_buffers(
 
 
 def _find(state: Any) -> list[Path]:
-  """Returns the paths of the noise states in a process state."""
+  """Returns the paths of the noise states in a process state.
+
+  A noise state is a structure that has the leaves `_MARKS`.
+  """
   paths = [path for path, _ in tree.flatten_with_path(state)]
   known = set(paths)
   return [
