@@ -266,7 +266,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
     return self.release.mark(digest)
 
   def _advanced(self, state, digest):
-    """Returns the entries of the state after a round that need no noise."""
+    """Returns the entries of the new state that do not depend on the noise."""
     _, tree_id, round_in_tree = noise_state.advance(
         self._mechanism, state['tree_id'], state['round_in_tree']
     )

@@ -421,7 +421,7 @@ class Call:
 
 
 def _moved(tensor: tf.Tensor, device: str) -> tf.Tensor:
-  """Returns the tensor on a device, so that it is copied once per pass."""
+  """Returns the tensor on a device. A variant tensor stays where it is."""
   if tensor.dtype == tf.variant or tensor.device == device:
     return tensor
   with tf.device(device):

@@ -363,8 +363,8 @@ def ensure_installed() -> contextlib.AbstractContextManager:
   """Returns a context manager for a block that needs a synchronous TFF context.
 
   If nobody has chosen a context for this thread, the block has an in-process
-  context, which is closed at its end. TFF's default before `tff_dp` was imported
-  does not count as a choice.
+  context, which is closed at the end of the block. TFF's default before
+  `tff_dp` was imported does not count as a choice.
 
   Raises:
     RuntimeError: If the context of this thread is asynchronous.

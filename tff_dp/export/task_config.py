@@ -224,7 +224,8 @@ def _bits_stddev(plan) -> float:
 
 
 def _separation(plan) -> int:
-  """Returns the least gap between a client's rounds that keeps the plan."""
+  """Returns the least index gap between a client's rounds that keeps the plan.
+  """
   pattern = plan.participation.pattern
   return max(
       pattern.min_index_gap,

@@ -116,7 +116,10 @@ def count_updates(plan: Any) -> int:
 def with_measurements_not_covered(
     inner: tff.learning.templates.ClientWorkProcess,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns the client work with its measurements under `not_covered`."""
+  """Returns the client work with its measurements under `not_covered`.
+
+  The name says that they have no noise, so the guarantee does not cover them.
+  """
 
   @tff.federated_computation(*inner.next.type_signature.parameter)
   def next_fn(state, weights, data):

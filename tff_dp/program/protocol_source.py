@@ -479,7 +479,10 @@ class ProtocolCohorts(cohorts_lib.Cohorts):
     return monitoring.warning(self._source.protocol, rate)
 
   def _rate(self) -> monitoring.RealisedRate | None:
-    """Returns the realised rate so far, `None` if it is secret or not known."""
+    """Returns the realised rate so far.
+
+    It is `None` before the first step, and if the protocol expects no rate.
+    """
     source, iterator = self._source, self._iterator
     if not iterator.position or source.protocol.expected_rate is None:
       return None

@@ -126,7 +126,7 @@ class Occasion:
 
   @property
   def rounds_done(self) -> int:
-    """Rounds that have begun. They count as spent."""
+    """Number of rounds that have begun. They count as spent."""
     return 0 if self.observed is None else self.observed.num_rounds
 
   @property

@@ -89,7 +89,7 @@ class PrivacyStatement:
 
   @property
   def warnings(self) -> tuple[str, ...]:
-    """Sentences that come before everything else."""
+    """Warnings, as sentences. The statement begins with them."""
     return tuple(self.headline['warnings'])
 
   @property

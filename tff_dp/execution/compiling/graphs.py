@@ -283,7 +283,8 @@ def _make_calls_strict(graph_def) -> None:
 
 
 def _digest(graph_def) -> str:
-  """Returns a part of names that is unique to this computation."""
+  """Returns a hash of the graph, for names that are unique to the computation.
+  """
   text = graph_def.SerializeToString(deterministic=True)
   return hashlib.sha256(text).hexdigest()[:20]
 
@@ -373,7 +374,7 @@ class TensorFlowGraph:
   def _named(
       self, scope: str, device: str
   ) -> tuple[tf.compat.v1.GraphDef, list[Variable]]:
-    """Returns the graph with its names made unique, and its variables."""
+    """Returns a copy of the graph with unique names, and its variables."""
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(self._plain)
     _place_sequences(graph_def)

@@ -268,7 +268,8 @@ class TracedFunction:
 
   @property
   def has_variables(self) -> bool:
-    """Whether it has variables, so that only one run at a time is possible."""
+    """Whether the function has variables. Then only one run at a time can use it.
+    """
     return bool(self._variables)
 
   def release(self) -> None:

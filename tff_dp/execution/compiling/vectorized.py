@@ -135,7 +135,11 @@ OPERATIONS = EXACT | _ROUNDED
 
 
 def is_listed(node, operations: Set[str]) -> bool:
-  """Returns whether a node is one of the operations, on numbers or bools only.
+  """Returns whether a node is a listed operation on numbers or bools only.
+
+  Args:
+    node: Node of a graph.
+    operations: Names of the listed operations.
   """
   if node.op not in operations:
     return False

@@ -254,8 +254,8 @@ def _is_plain(dataset: tf.data.Dataset) -> bool:
 def _is_plain_function(function) -> bool:
   """Returns whether a function of a dataset certainly changes nothing.
 
-  It must not capture a dataset, and must not call another function or Python. It
-  may use a resource, such as a variable, only to read it.
+  It must not capture a dataset, or call another function or Python. It may use
+  a resource, such as a variable, only to read it.
   """
   return not any(
       tensor.dtype == tf.variant for tensor in function.captured_inputs

@@ -90,7 +90,8 @@ def _number(text: str) -> float:
 
 
 def _thinned(values: Sequence) -> list:
-  """Returns every n-th value and the last one, about 500 at most."""
+  """Returns about 500 of the values at most, evenly spread, and the last one.
+  """
   stride = -(-len(values) // _MOST_POINTS) or 1
   kept = list(values[::stride])
   if len(values) and (len(values) - 1) % stride:

@@ -101,7 +101,8 @@ class Progress:
       self._bar.refresh()
 
   def starting(self) -> None:
-    """Says that the first round is on its way, which takes longer."""
+    """Says that the first round has begun, which takes longer than later ones.
+    """
     if self._bar is not None and self._first_round <= self._rounds_planned:
       self._bar.postfix = 'compiling the first round'
       self._bar.refresh()
