@@ -437,7 +437,7 @@ def _pair(input_spec: Any) -> tuple[Any, Any]:
 def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
   """Raises if the trained or the frozen weights do not allow this training.
 
-  Warns if both factors of a LoRA pair are trained, or if a layer computes in
+  Warns if the factor A of a LoRA pair is trained, or if a layer computes in
   float16.
   """
   if not call.trained:

@@ -268,7 +268,7 @@ class TracedFunction:
 
   @property
   def has_variables(self) -> bool:
-    """Whether the function has variables. Then only one run at a time can use it.
+    """Whether the function has variables, which only one run at a time may use.
     """
     return bool(self._variables)
 
