@@ -151,7 +151,7 @@ class Offer:
     epsilon: Epsilon of the whole run, at most the requested one. Upper bound.
     delta: Delta at which epsilon holds.
     epsilon_no_amplification: Epsilon if neither coins nor crowds amplify. For a
-      secure sum: epsilon if the other silos add no noise. Upper bound.
+      secure sum: epsilon if the other data holders add no noise. Upper bound.
     bytes_up: Size of one report in bytes.
     bytes_down: Number of bytes that are sent to one participating client.
     model_copies: Number of model-sized vectors that the server keeps.
