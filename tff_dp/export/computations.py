@@ -248,7 +248,7 @@ def differences(
   ]
 
 
-def is_finite(result: dict[str, np.ndarray]) -> bool:
+def has_no_nan(result: dict[str, np.ndarray]) -> bool:
   """Returns whether no number is NaN. Infinite numbers are allowed."""
   return not any(
       leaf.dtype.kind == 'f' and np.isnan(leaf).any()

@@ -82,7 +82,7 @@ def _run_process(root, plan, absent, seconds) -> list[Finding]:
         computations.leaves(next_computation(known['state'], known['data']))
         for _ in range(2)
     ]
-    if not computations.is_finite(results[0]):
+    if not computations.has_no_nan(results[0]):
       raise verification.Wrong('a round on made data gives NaN')
     known['result'] = results[0]
     # If clients draw noise, results differ by fresh noise.
