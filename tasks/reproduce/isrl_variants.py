@@ -77,15 +77,16 @@ def run(run: rows.Run) -> rows.Result:
   return rows.Result(
       lines=lines,
       verdict=rows.NO_NUMBER,
-      why=f'The paper has no experiment with these. A run has {rounds} rounds'
-      ' of one pass, and delta 1/n^2 of the smallest hospital. The step is that'
-      ' of the least bound, and was not tuned. Secure sums share their noise,'
-      ' so they need trust in the summation and in the other hospitals. The'
-      ' first rows are for shuffled minibatch SGD at epsilon'
+      why='The paper has no experiment with these. A run is one pass over the'
+      f' data in {rounds} rounds, at delta 1/n^2 of the smallest hospital. The'
+      ' step size is the one with the least bound on the excess risk, and was'
+      ' not tuned. Secure sums share their noise, so they need trust in the'
+      ' summation and in the other hospitals. The first rows are about another'
+      ' setting: shuffled minibatch SGD at epsilon'
       f' {_SHUFFLED["epsilon"]:g}, n = {_SHUFFLED["num_records"]:,} and'
-      f' {_SHUFFLED["num_rounds"]} rounds of K = {_SHUFFLED_BATCH}. They show its noise over the noise without a'
-      ' shuffler. At 1 a shuffler saves nothing, and the method is noisy'
-      ' minibatch SGD.',
+      f' {_SHUFFLED["num_rounds"]} rounds of K = {_SHUFFLED_BATCH}. They show'
+      ' its noise divided by the noise without a shuffler. Where this ratio is'
+      ' 1, the shuffler saves nothing, and the method is noisy minibatch SGD.',
       curves=curves,
       rounds_share=rounds / _ROUNDS,
   )

@@ -20,7 +20,8 @@ NORM_MARGIN = 1e-5
 def clip(update: tf.Tensor, l2_norm_clip):
   """Returns (bounded update, counts) of one client.
 
-  An update with a NaN, an infinity or a norm beyond float32 becomes zero.
+  An update with a NaN, an infinity or a squared norm beyond float32, so a norm
+  above 1.8e19, becomes zero.
 
   Args:
     update: Update, float32 of shape [num_params].
@@ -67,8 +68,8 @@ def clip_rows(rows: tf.Tensor, l2_norm_clip: float) -> tf.Tensor:
   """Returns the rows, each scaled to a norm of at most `l2_norm_clip`.
 
   Each row is clipped as `clip` clips one vector: with a margin for the rounding
-  of float32. A row with a NaN, an infinity or a norm beyond float32 becomes
-  zero.
+  of float32. A row with a NaN, an infinity or a squared norm beyond float32
+  becomes zero.
 
   Args:
     rows: Vectors, float32 of shape [batch size, num_params].

@@ -83,7 +83,11 @@ def no_digests(mechanism: mechanism_lib.Mechanism) -> tf.Tensor:
 
 
 def with_digest(digests, round_in_tree, digest) -> tf.Tensor:
-  """Returns the ring of digests after a round. The oldest one is replaced.
+  """Returns the ring of digests after a round.
+
+  The digest replaces that of the round which is the ring's length earlier in
+  the tree. At the start of a tree it replaces one of the finished tree, which
+  no later round needs.
 
   Args:
     digests: Ring of digests before the round.

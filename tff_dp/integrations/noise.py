@@ -37,7 +37,8 @@ class NoiseState(NamedTuple):
     tree_id: Number of trees that were begun before this one.
     round_in_tree: Number of rounds done in the tree.
     digests: Digests of the last rounds, 16 bytes each. The noise of these
-      rounds can be drawn again. The newest digest replaces the oldest.
+      rounds can be drawn again. A digest replaces that of the round which is
+      the list's length earlier in its tree, or one of the finished tree.
     buffers: Memory of the mechanism, float64 vectors.
   """
 
@@ -91,8 +92,9 @@ def next_noise(
   Args:
     mechanism: Mechanism that defines the noise of each round.
     state: State after the previous round.
-    total: All sums of the round, which the noise protects. They must not depend
-      on the order of the clients, or a repeated round would draw other noise.
+    total: All sums of the round, which the noise protects. The noise is drawn
+      from the key and a digest of these sums. So they must not depend on the
+      order of the clients: a round that is repeated would draw other noise.
     num_params: Length of the noise. Default: the length of `total`.
     domain: Name of the stream. Two streams of one key have independent noise.
   """

@@ -249,7 +249,8 @@ def composed_epsilon(
   Upper bound: dp_accounting composes the distribution of `to_pld`, and its
   rounding errors are added to delta. If those errors are a large share of
   delta, `loss_sums` composes instead. The result is infinity if delta cannot be
-  reached, and if the profile of repeated releases is 1 at epsilon 0.
+  reached. It is also infinity if `count` is above 1 and the profile of one
+  release is 1 at epsilon 0.
 
   Args:
     profile: Profile of one release, as in `to_pld`.

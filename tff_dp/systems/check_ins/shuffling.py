@@ -439,10 +439,10 @@ def cells_of(
 def checked_in(
     epsilons: np.ndarray, *, local_epsilon: float, cells: Cells
 ) -> np.ndarray:
-  """Returns the hockey-stick divergence H_E over all cells, shape [epsilons].
+  """Returns H_E of the adversary's view, shape [epsilons].
 
-  Upper bound: exact in the cells and rounded up, plus the worst value for the
-  mass outside of them.
+  Upper bound: the hockey-stick divergence H_E over all cells, rounded up, plus
+  `cells.rest` times `worst_case`, the H_E of a report that is not shuffled.
 
   Args:
     epsilons: Values ln(E) >= 0, shape [epsilons].

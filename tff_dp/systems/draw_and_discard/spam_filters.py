@@ -165,8 +165,8 @@ def calibrate_spam_filter(
 
   Raises:
     ArgumentError: If a value is out of range, if the step adds no noise, if
-      there are too few samples for `target_rate`, or if too many honest updates
-      reach `fraction_threshold` in every weight.
+      there are too few samples for `target_rate`, or if all weights reach
+      `fraction_threshold` in too many honest updates.
   """
   _checks.integer_at_least(1, num_params=num_params)
   _checks.integer_at_least(LEAST_INSTANCES, num_instances=num_instances)
