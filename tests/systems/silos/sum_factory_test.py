@@ -252,7 +252,7 @@ class IntegerSumTest(parameterized.TestCase):
       (dict(plan=None), 'plan=None'),
       (dict(l2_norm_clip=0.0), 'l2_norm_clip=0.0'),
       (dict(max_silos=0), 'max_silos=0'),
-      (dict(max_silos=2**60), f'max_silos={2**60} .* fewer silos.*there are 62'),
+      (dict(max_silos=2**60), f'max_silos={2**60} .* fewer silos.*at most 62'),
   )
   def test_bad_arguments_are_named(self, changes, message):
     arguments = dict(
