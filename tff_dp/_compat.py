@@ -261,8 +261,8 @@ def loss_masses(distribution) -> tuple:
   """Returns (lower, probs, infinite mass) of the losses, for each direction.
 
   `probs[i]` is the probability of a loss of `(lower + i)` grid intervals, and
-  the infinite mass is the probability of an infinite loss. The directions are
-  those of `loss_directions`.
+  the infinite mass is the probability of an infinite loss. For the
+  directions see `loss_directions`.
 
   Args:
     distribution: A `PrivacyLossDistribution` of dp_accounting.

@@ -141,7 +141,7 @@ def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
   Their absolute value never exceeds 5.68.
 
   They are for directions and starting points, whose distribution no guarantee
-  rests on. The arguments are those of `normals`.
+  rests on. For the arguments see `normals`.
   """
   return tf.raw_ops.StatelessRandomNormalV2(
       shape=shape, dtype=dtype, **_generator(key)

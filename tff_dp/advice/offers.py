@@ -42,8 +42,8 @@ class Setting:
       or a single record, have no default.
     trust: Level of trust, one of `TRUST`.
     neighboring_relation: Relation under which clients' epsilons must hold.
-      Default: zero-out. The epsilon of local reports is always that of
-      replace-one, which also holds for zero-out. Must be `None` if the unit is
+      Default: zero-out. The epsilon of local reports is always for
+      replace-one, and also holds for zero-out. Must be `None` if the unit is
       a record.
     max_participations: Largest number of rounds of one client if the server
       chooses. `None` for as many as the gap allows.

@@ -119,7 +119,7 @@ def least(
     raise _checks.ArgumentError(
         'epsilon',
         target,
-        'a larger epsilon: even the largest noise that is tried exceeds it',
+        'a larger epsilon: the largest noise that is tried costs more',
     )
   return parameter_of(noise)
 

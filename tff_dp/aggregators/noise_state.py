@@ -85,9 +85,9 @@ def no_digests(mechanism: mechanism_lib.Mechanism) -> tf.Tensor:
 def with_digest(digests, round_in_tree, digest) -> tf.Tensor:
   """Returns the ring of digests after a round.
 
-  The digest replaces that of the round which is the ring's length earlier in
-  the tree. At the start of a tree it replaces one of the finished tree, which
-  no later round needs.
+  With a ring of n digests, it takes the place of the digest from n rounds ago
+  in the tree. At the start of a tree it takes the place of a digest of the
+  finished tree, which no later round needs.
 
   Args:
     digests: Ring of digests before the round.

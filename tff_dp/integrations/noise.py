@@ -37,8 +37,9 @@ class NoiseState(NamedTuple):
     tree_id: Number of trees that were begun before this one.
     round_in_tree: Number of rounds done in the tree.
     digests: Digests of the last rounds, 16 bytes each. The noise of these
-      rounds can be drawn again. A digest replaces that of the round which is
-      the list's length earlier in its tree, or one of the finished tree.
+      rounds can be drawn again. In a list of n, a new digest
+      takes the place of the one from n rounds ago in its tree, or of one of the
+      finished tree.
     buffers: Memory of the mechanism, float64 vectors.
   """
 

@@ -145,8 +145,8 @@ class Plan(abc.ABC):
   ) -> float:
     """Returns epsilon for an adversary who knows who takes part in which round.
 
-    It equals `epsilon` for a plan that claims no amplification. The arguments
-    are those of `epsilon`.
+    It equals `epsilon` for a plan that claims no amplification. For the
+    arguments see `epsilon`.
     """
     return self.epsilon(delta=delta, num_rounds=num_rounds, **options)
 
@@ -373,7 +373,7 @@ class Plan(abc.ABC):
   def _cautions(
       self, *, delta: float, num_rounds: Optional[int] = None, **options
   ) -> list[str]:
-    """Returns warnings about epsilon. The arguments are those of `epsilon`."""
+    """Returns warnings about epsilon. For the arguments see `epsilon`."""
     del delta, num_rounds, options
     return []
 

@@ -87,7 +87,7 @@ class CoarsePlan(base.Plan):
       raise _checks.ArgumentError(
           'epsilon',
           epsilon,
-          'a larger epsilon: even the largest noise that is tried exceeds it',
+          'a larger epsilon: the largest noise that is tried costs more',
       )
     return self._with_noise(noise)
 

@@ -58,7 +58,7 @@ class Certificate:
 
     The state must name the noise of the plan and count the rounds done. Where
     the metrics have a clip norm and the standard deviation of the noise, these
-    must be those of the plan. An adaptive clip norm may have any value.
+    must be as in the plan. An adaptive clip norm may have any value.
 
     Args:
       state: State of the process.

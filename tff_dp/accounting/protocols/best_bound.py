@@ -190,8 +190,8 @@ def amplify(
     event: A protocol, local or record event, a Gaussian or Laplace event, or a
       composition of such events.
     delta: Delta of everything together, in the open interval (0, 1).
-    bound: 'best', or the name of a bound. If that bound does not apply, or its
-      epsilon is not below that of 'none', the result is 'none', the bound
+    bound: 'best', or the name of a bound. If that bound does not apply, or
+      gives no smaller epsilon than 'none', the result is 'none', the bound
       without amplification.
     neighboring_relation: Relation to account under. Default: replace-one if any
       part is stated for it, else zero-out.

@@ -131,7 +131,7 @@ def is_exact(
 
   Rounding errors are ignored: a column counts as non-increasing, or as
   non-negative, if changes of at most 1e-12 times the largest coefficient would
-  make it so. The arguments are those of `squared_sensitivity`.
+  make it so. For the arguments see `squared_sensitivity`.
   """
   return _prepared(coefficients, pattern, restart_every)[1].is_exact
 

@@ -283,8 +283,8 @@ def create_cluster_context(
     engine: 'dask', 'ray' or an `Engine`, which the context closes when it is
       closed.
     num_shards: Number of parts into which the clients of a round are cut.
-      Results depend on it, as those of an in-process context depend on its
-      `max_concurrent_clients`. They do not depend on the number of workers.
+      Results depend on it, as they depend on `max_concurrent_clients` in an
+      in-process context. They do not depend on the number of workers.
     address: Address of the cluster. `None` starts a cluster of two workers on
       this machine, to which nobody else can connect. With 'ray', `None` uses a
       connection that this process already has.

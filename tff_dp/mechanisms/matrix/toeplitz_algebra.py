@@ -132,7 +132,7 @@ def blt_inverse_coefficients(
   Terms can only cancel through the sign of l_m, and every |l_m| <= 1 in the
   stable domain (0 <= th_i <= 1, w_i >= 0, sum w_i <= 1): the eigenvalues lie
   between min th_i - sum w_i and max th_i. Unlike in a recursion over rounds, no
-  errors accumulate. The arguments are those of `blt_coefficients`.
+  errors accumulate. For the arguments see `blt_coefficients`.
   """
   roots = np.sqrt(np.asarray(weights, np.float64))
   symmetric = np.diag(np.asarray(decays, np.float64)) - np.outer(roots, roots)

@@ -91,9 +91,9 @@ def optimize_toeplitz(
 ) -> Coefficients:
   """Returns coefficients c_0 = 1, .., c_{n-1} of a C with small error.
 
-  *Heuristic*. The error is never larger than that of the square root, nor than
-  that of the banded optimum with as many bands as `min_index_gap` allows. S2 is
-  exact. The result has one float32 number per round of a tree.
+  *Heuristic*. Neither the square root nor the banded optimum with as many bands
+  as `min_index_gap` allows has a smaller error. S2 is exact. The result
+  has one float32 number per round of a tree.
 
   Args:
     pattern: Rounds in which one client may take part.

@@ -112,7 +112,7 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
   def report_event(self) -> dp_accounting.GaussianDpEvent:
     """See base class. For zero-out.
 
-    The event's noise multiplier is that of the plan, divided by the largest
+    The event has the noise multiplier of the plan, divided by the largest
     norm of a column of the mechanism's matrix C. A column of C is the effect of
     one report on all rounds.
     """

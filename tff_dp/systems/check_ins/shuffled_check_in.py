@@ -113,8 +113,8 @@ def round_profile_by_cohort(
   distribution of k is the same for both neighbours. Values of k are taken
   together in blocks: k / n is taken at the largest k of a block, and D_k at its
   smallest k. In both tails D_k is taken at k = 1, and in the upper tail k / n
-  counts as 1. The result is slightly looser than `round_profile`. The arguments
-  and errors are those of `round_profile`.
+  counts as 1. The result is slightly looser than `round_profile`. For
+  arguments and errors see `round_profile`.
   """
   _check(num_clients, check_in_rate)
   shuffling.clone_rule(

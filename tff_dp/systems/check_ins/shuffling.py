@@ -180,7 +180,7 @@ def surcharged(
     expected_others: float,
     check_in_rate: float,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of (e0, d0)-LDP reports, from that of e0-LDP reports.
+  """Returns the profile of (e0, d0)-LDP reports, from one of e0-LDP ones.
 
   Upper bound: at epsilon = ln E the profile grows by (2 g + E - 1) tau, with g
   the check-in rate and tau = d0 (exp(-e0) (1 + 1 / (1 + exp(e0))) Ex[others] +

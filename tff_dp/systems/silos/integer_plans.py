@@ -120,7 +120,7 @@ class SumPlan(abc.ABC):
   ) -> float:
     """Returns epsilon if a silo's own share is all the noise. Upper bound.
 
-    The arguments are those of `epsilon`.
+    For the arguments see `epsilon`.
     """
     alone = dataclasses.replace(self, min_silos=1)
     return alone.epsilon(delta, dimension=dimension, num_rounds=num_rounds)

@@ -295,7 +295,7 @@ class SiloPlan(plan_base.PlanOfSilos):
     """Returns a dict of numbers for every silo, by its name.
 
     The keys of a dict are 'epsilon', 'delta', 'budget', 'records' and
-    'messages'. Delta and budget are those of the silo's `SiloBudget`. Epsilon
+    'messages'. Delta and budget are as in the silo's `SiloBudget`. Epsilon
     is the cost of its messages at this delta. Records and messages are counts.
 
     Args:

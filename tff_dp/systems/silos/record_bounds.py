@@ -43,7 +43,7 @@ _Messages = tuple[tuple[record_events.MessageDpEvent, int], ...]
 def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
   """Returns the messages that use a record, for each part that may contain it.
 
-  Parts are those of a `DisjointRecordsDpEvent`. If several leaves are such
+  Parts are the parts of a `DisjointRecordsDpEvent`. If several leaves are such
   events, there is one result for each combination of their parts. Gaussian
   releases that are not messages are in every result.
 

@@ -120,8 +120,8 @@ class DisjointRecordsDpEvent(RecordDpEvent):
 
   Parallel composition: a record is in at most one part, and the messages of the
   other parts do not depend on it. It is public which part a record is in. So
-  the cost is that of the most expensive part, which may be another part at
-  another delta.
+  the most expensive part sets the cost. At another delta it may be another
+  part.
 
   Attributes:
     events: All messages of each part together: message events, or compositions
