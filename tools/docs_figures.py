@@ -5,6 +5,7 @@
   python tools/docs_figures.py                  # write the pages again
   python tools/docs_figures.py --measured NAME  # its command has just been run
   python tools/docs_figures.py --as-of NAME     # its code changed; not run again
+  python tools/docs_figures.py --draw           # also docs/digits_*.png
 
 A page has a table NAME between `<!-- figure NAME -->` and `<!-- /figure -->`.
 The JSON has the command, what ran it, and the cells. `sha256` is the hash of the
@@ -19,9 +20,12 @@ import json
 import pathlib
 import re
 import subprocess
+import sys
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+# Tables that have a picture of the same name.
+_DRAWN = ('digits_sweep', 'digits_check_ins')
 BLOCK = re.compile(r'(<!-- figure (\w+) -->\n).*?(<!-- /figure -->)', re.S)
 
 
@@ -61,11 +65,22 @@ def written(page: str, figures: dict[str, dict[str, Any]]) -> str:
   )
 
 
+def draw(figures: dict[str, dict[str, Any]]) -> None:
+  """Draws the pictures of the sweeps on digits from their tables."""
+  sys.path.insert(0, str(ROOT))
+  from tasks.digits import sweep  # pylint: disable=g-import-not-at-top
+
+  for name in _DRAWN:
+    cells = sweep.cells_of(figures[name]['table'])
+    sweep.plot(cells, ROOT / 'docs' / f'{name}.png')
+
+
 def main() -> None:
   """Changes JSON files as the flags say, then writes all pages."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument('--measured', nargs='+', default=[], metavar='NAME')
   parser.add_argument('--as-of', nargs='+', default=[], metavar='NAME')
+  parser.add_argument('--draw', action='store_true')
   given = parser.parse_args()
   figures = load()
   for name in given.measured:
@@ -85,6 +100,8 @@ def main() -> None:
     path.write_text(text + '\n', 'utf-8')
   for path in ROOT.glob('docs/*.md'):
     path.write_text(written(path.read_text('utf-8'), figures), 'utf-8')
+  if given.draw:
+    draw(figures)
 
 
 if __name__ == '__main__':

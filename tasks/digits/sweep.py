@@ -200,6 +200,7 @@ def run(
   ]
 
 
+_NO_PRIVACY = 'none (no privacy)'
 # Labels of the plot.
 _IN_WORDS = {
     'independent': 'independent noise',
@@ -223,13 +224,42 @@ def table(cells: Sequence[Cell]) -> str:
     of_row = {cell.epsilon: cell for cell in cells if cell.row == row}
     if math.inf in of_row:
       lines.append(
-          f'| none (no privacy) | {_accuracy(of_row[math.inf])}'
+          f'| {_NO_PRIVACY} | {_accuracy(of_row[math.inf])}'
           + ' |' * len(epsilons)
       )
       continue
     shown = [_accuracy(of_row[epsilon]) for epsilon in epsilons]
     lines.append(f'| {row} | ' + ' | '.join(shown) + ' |')
   return '\n'.join(lines)
+
+
+def cells_of(rows: Sequence[Sequence[str]]) -> list[Cell]:
+  """Returns cells with the mean and deviation that a table shows.
+
+  Two made-up accuracies stand for those of all seeds, and the step size, which
+  no table has, is NaN.
+
+  Args:
+    rows: Header and rows of a table of several seeds, one string per column.
+  """
+  (_, *epsilons), *lines = rows
+  cells = []
+  for row, *shown in lines:
+    of_row = [float(head.removeprefix('epsilon ')) for head in epsilons]
+    if row == _NO_PRIVACY:
+      row, of_row, shown = digits.NON_PRIVATE, [math.inf], shown[:1]
+    for epsilon, text in zip(of_row, shown, strict=True):
+      mean, deviation = map(float, text.split(' ± '))
+      aside = deviation / math.sqrt(2)
+      cells.append(
+          Cell(
+              row=row,
+              epsilon=epsilon,
+              server_learning_rate=math.nan,
+              accuracies=(mean - aside, mean + aside),
+          )
+      )
+  return cells
 
 
 def plot(cells: Sequence[Cell], path: pathlib.Path) -> None:

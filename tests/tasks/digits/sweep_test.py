@@ -82,6 +82,27 @@ class TableTest(absltest.TestCase):
     self.assertIn('| blt | 0.500 |', sweep.table([_cell('blt', 2.0, 0.5)]))
 
 
+  def test_cells_come_back_from_the_table(self):
+    cells = [
+        _cell('non_private', math.inf, 0.9, 0.92),
+        _cell('tree', 2.0, 0.5, 0.7, 0.9),
+        _cell('tree', 16.0, 0.8, 0.8, 0.83),
+        _cell('blt', 2.0, 0.1, 0.2),
+        _cell('blt', 16.0, 0.3, 0.9),
+    ]
+    text = sweep.table(cells)
+    head, _, *lines = [
+        [word.strip() for word in line.strip('|').split('|')]
+        for line in text.splitlines()
+    ]
+    read = sweep.cells_of([head, *lines])
+    self.assertEqual(sweep.table(read), text)
+    self.assertEqual(
+        [(cell.row, cell.epsilon) for cell in read],
+        [(cell.row, cell.epsilon) for cell in cells],
+    )
+
+
 # A sweep's process whose worker has a run of ten minutes.
 _PARENT = """
 from concurrent import futures
