@@ -3,6 +3,7 @@
 """Tests of `python -m tasks reproduce`: rows, runs, and the page."""
 
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -228,6 +229,44 @@ class CheckInsTest(parameterized.TestCase):
         mock.patch.object(check_ins, 'older_epsilon', theorem),
     ):
       self.assertEqual(check_ins.run_figure_2(_run('.')).verdict, rows.FAILS)
+
+  @parameterized.parameters((1, 1.0, 1e-3), (4, 0.7, 0.02), (4, 2.0, 0.2))
+  def test_a_lone_report_by_all_outputs(self, num_slots, e0, delta):
+    found = check_ins.lone_report_epsilon(
+        local_epsilon=e0, num_slots=num_slots, delta=delta
+    )
+    one = np.array([1, math.exp(e0)]) / (1 + math.exp(e0))
+    laws = np.zeros([2, 2**num_slots])
+    for number, bits in enumerate(itertools.product((0, 1), repeat=num_slots)):
+      zeros = [one[1 - bit] for bit in bits]
+      laws[0, number] = math.prod(zeros)
+      for slot, bit in enumerate(bits):
+        laws[1, number] += (
+            math.prod(zeros) / zeros[slot] * one[bit] / num_slots
+        )
+    self.assertGreater(found, 0)
+    at_epsilon = max(
+        np.maximum(p - math.exp(found) * q, 0).sum()
+        for p, q in (laws, laws[::-1])
+    )
+    self.assertAlmostEqual(at_epsilon, delta, delta=1e-7)
+
+  @parameterized.parameters(
+      (lambda found, e0: found, rows.HOLDS),
+      (lambda found, e0: 0.4 * found, rows.FAILS),
+      (lambda found, e0: e0, rows.FAILS),
+  )
+  def test_verdict_on_theorem_3_2_looks_at_a_run(self, change, verdict):
+    theorem = check_ins.random_check_ins.theorem_3_2
+
+    def changed(*, local_epsilon, **settings):
+      found = theorem(local_epsilon=local_epsilon, **settings)
+      return change(found, local_epsilon)
+
+    with mock.patch.object(
+        check_ins.random_check_ins, 'theorem_3_2', changed
+    ):
+      self.assertEqual(check_ins.run_windows(_run('.')).verdict, verdict)
 
   def test_users_needed(self):
     found = check_ins.users_needed(lambda num_reports: 10 / num_reports, 0.5)
