@@ -37,6 +37,24 @@ class PrintingTest(parameterized.TestCase):
         self.assertGreaterEqual(float(text), value)
         self.assertLess(float(text), value * (1 + 1.01 * 10 ** (1 - digits)))
 
+  @parameterized.parameters(
+      (1e-5, '1e-05'),
+      (0.5, '0.5'),
+      (2.0, '2'),
+      # Format code 'g' gives 3.16228e-06 and 0.123456: too small.
+      (3.162284e-06, '3.16229e-06'),
+      (0.1234564, '0.123457'),
+      (0.0, '0'),
+      (math.inf, 'inf'),
+  )
+  def test_short(self, value, text):
+    self.assertEqual(rounding.short(value), text)
+
+  def test_short_never_understates(self):
+    for value in 10 ** np.random.default_rng(2).uniform(-300, 6, 2000):
+      self.assertGreaterEqual(float(rounding.short(value)), value)
+      self.assertLess(float(rounding.short(value)), value * (1 + 1.01e-5))
+
   def test_json_numbers(self):
     self.assertEqual(rounding.to_json_number(math.inf), 'inf')
     for value in (0.0, 1.5, math.inf):

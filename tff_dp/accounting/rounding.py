@@ -35,6 +35,18 @@ def rounded_up(value: float, *, digits: int = 4) -> str:
   return f'{rounded:.{digits - 1}e}'
 
 
+def short(value: float) -> str:
+  """Returns a chosen epsilon or delta as text of at most six digits.
+
+  As format code 'g', but rounded up: reading the text back never gives less
+  than `value`.
+
+  Args:
+    value: Number to print, at least 0.
+  """
+  return f'{float(rounded_up(value, digits=6)):g}'
+
+
 def to_json_number(value: float) -> float | str:
   """Returns the number, or 'inf' for infinity, which JSON does not have."""
   return 'inf' if value == math.inf else value

@@ -167,7 +167,11 @@ def _write_lines(path, lines, *, label, delta, title) -> None:
   _axes.log(axes.xaxis)
   _axes.log(axes.yaxis)
   axes.set_xlabel(label)
-  axes.set_ylabel('epsilon' if delta is None else f'epsilon at delta {delta:g}')
+  axes.set_ylabel(
+      'epsilon'
+      if delta is None
+      else f'epsilon at delta {rounding.short(delta)}'
+  )
   axes.set_title(textwrap.fill(title, _TITLE_WIDTH), fontsize='medium')
   if axes.lines:
     figure.legend(loc='outside lower center', ncols=2, fontsize='small')

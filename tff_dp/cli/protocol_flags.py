@@ -180,7 +180,8 @@ def calibrated(
       'solved_for': solved_for,
       'answer': (
           f'{errors.flag(solved_for)}={number} is within epsilon'
-          f' {arguments.epsilon:g} at delta {arguments.delta:g}'
+          f' {rounding.short(arguments.epsilon)} at delta'
+          f' {rounding.short(arguments.delta)}'
       ),
   }
 

@@ -115,7 +115,7 @@ def _lines(result: dict[str, Any], in_words: _InWords) -> list[str]:
     lines.append('NO PRIVACY: epsilon is infinite')
   else:
     epsilon, delta = up(result['epsilon']), result['delta']
-    lines.append(f'epsilon {epsilon} at delta {delta:g}')
+    lines.append(f'epsilon {epsilon} at delta {rounding.short(delta)}')
   if said is None:
     without = up(result['epsilon_no_amplification'])
     lines.append(f'  without amplification: {without}')

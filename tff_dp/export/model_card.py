@@ -49,7 +49,7 @@ def render(
   if not plain_words.is_void(statement):
     guarantee = (
         f'epsilon {rounding.rounded_up(epsilon)} at delta'
-        f' {statement["delta"]:g} for one {statement["unit"]},'
+        f' {rounding.short(statement["delta"])} for one {statement["unit"]},'
         f' {statement["neighboring_relation"]} adjacency'
     )
   lines = [

@@ -139,7 +139,8 @@ def render(described: events_lib.PlanRun, *, population: str) -> str:
     if not max(ours, theirs) <= _MOST_EPSILON:
       reason = (
           f'ODP takes an epsilon of at most {_MOST_EPSILON:g}, and at delta'
-          f' {delta:g} it is {rounding.rounded_up(max(ours, theirs))}'
+          f' {rounding.short(delta)} it is'
+          f' {rounding.rounded_up(max(ours, theirs))}'
       )
   if reason is not None:
     raise _checks.PrivacyRefusedError(
@@ -197,7 +198,8 @@ def accounting(described: events_lib.PlanRun) -> str:
     how = 'one tree, each client in it once'
   return (
       f'Of all {plan.num_rounds} rounds, our epsilon is'
-      f' {rounding.rounded_up(plan.epsilon(delta=delta))} at delta {delta:g}.'
+      f' {rounding.rounded_up(plan.epsilon(delta=delta))} at delta'
+      f' {rounding.short(delta)}.'
       f' ODP accounts with {how}, and has epsilon {theirs}: believe ours, which'
       f' rests on a separation of at least {_separation(plan)} rounds that the'
       ' devices keep.'

@@ -18,6 +18,7 @@ import numpy as np
 
 from tff_dp import _checks
 from tff_dp import systems
+from tff_dp.accounting import rounding
 from tff_dp.aggregators import release_marks
 from tff_dp.export import bundle
 from tff_dp.export import computations
@@ -270,8 +271,8 @@ def _check_guarantee(root: pathlib.Path, manifest) -> str:
     if not statement.points[point][name] >= least - _CHANCE_TOLERANCE:
       raise Wrong(f'{point}.{name} is below {least:.6g}, which the plan gives')
   return (
-      f'epsilon {stated["epsilon"]} at delta {stated["delta"]:g}, recomputed'
-      ' from the events'
+      f'epsilon {stated["epsilon"]} at delta'
+      f' {rounding.short(stated["delta"])}, recomputed from the events'
   )
 
 

@@ -115,8 +115,8 @@ class BudgetLedger:
     raise _checks.PrivacyRefusedError(
         f'round {round_index} would spend epsilon'
         f' {rounding.rounded_up(spent)} > {self._epsilon} (delta'
-        f' {self._delta:g}); {round_index - 1} of {self.num_rounds} rounds'
-        ' done',
+        f' {rounding.short(self._delta)}); {round_index - 1} of'
+        f' {self.num_rounds} rounds done',
         why='the epsilon of all released models together must stay within the'
         f' budget ({self.plan.neighboring_relation.value} adjacency,'
         f' {self.plan.basis})',

@@ -294,10 +294,11 @@ class Loop:
     if not run.is_private:
       return f'NO PRIVACY; {done}'
     spent = (
-        f'epsilon {rounding.rounded_up(self.epsilon)} at delta {run.delta:g}'
+        f'epsilon {rounding.rounded_up(self.epsilon)} at delta'
+        f' {rounding.short(run.delta)}'
     )
     if run.epsilon_budget is not None:
-      spent += f', budget {run.epsilon_budget:g}'
+      spent += f', budget {rounding.short(run.epsilon_budget)}'
     return f'{spent}; {done}, {self.rounds_left} left'
 
   def _said(self) -> list[str]:

@@ -133,11 +133,11 @@ class TrainResult:
     for row in self.metrics:
       latest |= {name: row[name] for name in self.evaluated if name in row}
     return [
-        f'{spent} at delta {self.delta:g} after {self.rounds_done} rounds'
-        f' ({self.stop_reason})',
+        f'{spent} at delta {rounding.short(self.delta)} after'
+        f' {self.rounds_done} rounds ({self.stop_reason})',
         *(
             f'{row["name"]}: epsilon {rounding.rounded_up(row["epsilon"])} at'
-            f' delta {row["delta"]:g}'
+            f' delta {rounding.short(row["delta"])}'
             for row in groups
             if row['epsilon'] != 'inf'
         ),
@@ -647,7 +647,7 @@ class Run:
     return (
         f'privacy: epsilon counts all contributions of one {self.plan.unit} to'
         f' this run, {self.plan.neighboring_relation.value} adjacency,'
-        f' delta={self.delta:g}, {self.plan.basis}'
+        f' delta={rounding.short(self.delta)}, {self.plan.basis}'
     )
 
   @property

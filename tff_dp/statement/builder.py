@@ -367,7 +367,7 @@ def _warnings(
   if headline['epsilon'] == _INFINITE and not plan.voids:
     found.append(
         f'{plain_words.NO_PRIVACY}: no finite epsilon holds at delta'
-        f' {about.delta:g}.'
+        f' {rounding.short(about.delta)}.'
     )
   is_void = bool(found or plan.voids)
   found += headline['warnings']

@@ -86,7 +86,10 @@ def draw_curve(
         linestyle='none',
         marker='o',
         markersize=7,
-        label=f'epsilon {rounding.rounded_up(chosen)} at delta {delta:g}',
+        label=(
+            f'epsilon {rounding.rounded_up(chosen)} at delta'
+            f' {rounding.short(delta)}'
+        ),
     )
     axes.legend(fontsize='small')
   axes.set_xscale('log')
@@ -136,7 +139,7 @@ def draw_spent(
     )
     axes.legend(fontsize='small')
   axes.set_ylim(bottom=0)
-  said = f'epsilon at delta {delta:g}'
+  said = f'epsilon at delta {rounding.short(delta)}'
   axes.set_ylabel(f'{said}\n({whose})' if whose else said)
   draw_rounds(axes)
 

@@ -147,7 +147,8 @@ def promise(content: Mapping[str, Any]) -> Promise:
   if not plain_words.is_verified(content):
     condition = ', if a process follows this plan'
   groups = said['guarantee'].get('groups', ())
-  claim = f'({text("epsilon", content["epsilon"])}, {content["delta"]:g})'
+  epsilon = text('epsilon', content['epsilon'])
+  claim = f'({epsilon}, {rounding.short(content["delta"])})'
   if groups:
     claim = '(epsilon, delta)'
   return Promise(
@@ -157,7 +158,7 @@ def promise(content: Mapping[str, Any]) -> Promise:
       rounds,
       tuple(
           f'{row["name"]}: epsilon {text("epsilon", row["epsilon"])}, delta'
-          f' {row["delta"]:g}'
+          f' {rounding.short(row["delta"])}'
           for row in groups
       ),
   )

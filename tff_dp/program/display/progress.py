@@ -188,7 +188,10 @@ class Progress:
     """Returns the part of a plain line about privacy and quality."""
     parts = ['epsilon=inf(NO_PRIVACY)']
     if epsilon < math.inf:
-      parts = [f'epsilon={self._spent(epsilon)}', f'delta={self._delta:g}']
+      parts = [
+          f'epsilon={self._spent(epsilon)}',
+          f'delta={rounding.short(self._delta)}',
+      ]
     names = self._known(epsilon)
     parts += [f'{name}={self._latest[name]:.4g}' for name in names]
     return ' '.join(parts)
@@ -222,7 +225,7 @@ class Progress:
   def _spent(self, epsilon: float) -> str:
     budget = ''
     if self._epsilon_budget is not None:
-      budget = f'/{self._epsilon_budget:g}'
+      budget = f'/{rounding.short(self._epsilon_budget)}'
     return f'{rounding.rounded_up(epsilon)}{budget}'
 
 

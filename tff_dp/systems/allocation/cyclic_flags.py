@@ -108,7 +108,8 @@ def calibrated(
       'solved_for': 'noise_multiplier',
       'answer': (
           f'--stride={found[0].stride} --noise-multiplier={noise} is within'
-          f' epsilon {arguments.epsilon:g} at delta {arguments.delta:g}'
+          f' epsilon {rounding.short(arguments.epsilon)} at delta'
+          f' {rounding.short(arguments.delta)}'
       ),
       'strides': [
           {

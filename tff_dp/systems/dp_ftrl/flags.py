@@ -241,7 +241,10 @@ def calibrated(
     )
     if plan.num_rounds == _most_rounds(arguments):
       answer += ' or more (no more were tried)'
-  budget = f'epsilon {arguments.epsilon:g} at delta {arguments.delta:g}'
+  budget = (
+      f'epsilon {rounding.short(arguments.epsilon)} at delta'
+      f' {rounding.short(arguments.delta)}'
+  )
   return _run_with(arguments, plan), {
       'solved_for': solved_for, 'answer': f'{answer} within {budget}'
   }

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp.accounting import rounding
 from tff_dp.cli import errors
 from tff_dp.cli import results
 from tff_dp.systems.draw_and_discard import client_steps
@@ -162,6 +163,7 @@ def calibrated(
       'answer': (
           f'--epsilon={number} of one participation, noise of scale'
           f' {plan.step.noise_scale(plan.num_params):.6g}, is within epsilon'
-          f' {arguments.epsilon:g} at delta {arguments.delta:g}'
+          f' {rounding.short(arguments.epsilon)} at delta'
+          f' {rounding.short(arguments.delta)}'
       ),
   }

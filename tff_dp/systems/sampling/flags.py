@@ -94,7 +94,8 @@ class Flags:
         'solved_for': 'noise_multiplier',
         'answer': (
             f'--noise-multiplier={number} is within epsilon'
-            f' {arguments.epsilon:g} at delta {arguments.delta:g}'
+            f' {rounding.short(arguments.epsilon)} at delta'
+            f' {rounding.short(arguments.delta)}'
         ),
     }
 

@@ -117,8 +117,9 @@ def calibrated(
   solution = {
       'solved_for': 'noise_multiplier',
       'answer': (
-          f'--noise-multiplier={number} is within epsilon {budget.epsilon:g} at'
-          f' delta {budget.delta:g}'
+          f'--noise-multiplier={number} is within epsilon'
+          f' {rounding.short(budget.epsilon)} at delta'
+          f' {rounding.short(budget.delta)}'
       ),
   }
   return _run_with(arguments, plan), solution
