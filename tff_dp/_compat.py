@@ -58,6 +58,8 @@ _PRIVATE_TENSORFLOW = {
     'op_def_registry': 'framework.op_def_registry',
     'trace': 'types.trace',
 }
+# Words in the names of datasets whose elements come in a random order.
+_NO_ORDER = ('Shuffle', 'Random')
 _ROOT_CAUSES = ('python', 'platform')
 
 
@@ -203,16 +205,29 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
 def unordered_datasets(dataset) -> Iterator[str]:
   """Yields names of the operations by which a dataset may change its order.
 
-  These are shuffles, and maps that do not keep the order. They are also found
-  in the dataset's functions that make datasets. Checked against TensorFlow
-  2.14.1 and 2.21.0.
+  These are shuffles, random choices, and whatever need not keep the order: an
+  operation with `deterministic=False`, or that option. The graphs of the
+  dataset's functions are searched, too. TensorFlow 2.14.1 and 2.21.0, against
+  which this is checked, do not keep the argument of a parallel `interleave`, so
+  each of them is named.
 
   Args:
     dataset: A `tf.data.Dataset`.
   """
+  # The options of the datasets that it is made of are in it, too.
+  if dataset.options().deterministic is False:
+    yield 'Options.deterministic=False'
+  yield from _unordered_steps(dataset)
+
+
+def _unordered_steps(dataset) -> Iterator[str]:
   name = type(dataset).__name__
-  # pylint: disable-next=protected-access
-  if 'Shuffle' in name or getattr(dataset, '_deterministic', '') == 'false':
+  unknown = 'false' if 'ParallelInterleave' in name else ''
+  if (
+      any(word in name for word in _NO_ORDER)
+      # pylint: disable-next=protected-access
+      or getattr(dataset, '_deterministic', unknown) == 'false'
+  ):
     yield name
   inputs, functions = parts_of_dataset(dataset)
   for function in functions:
@@ -222,11 +237,21 @@ def unordered_datasets(dataset) -> Iterator[str]:
       nodes.extend(inner.node_def)
     for node in nodes:
       if 'Dataset' in node.op and (
-          'Shuffle' in node.op or node.attr['deterministic'].s == b'false'
+          any(word in node.op for word in _NO_ORDER)
+          or node.attr['deterministic'].s == b'false'
+          or _gives_up_order(node.attr['serialized_options'].s)
       ):
         yield node.op
   for part in inputs:
-    yield from unordered_datasets(part)
+    yield from _unordered_steps(part)
+
+
+def _gives_up_order(serialized: bytes) -> bool:
+  protos = importlib.import_module(
+      'tensorflow.core.framework.dataset_options_pb2'
+  )
+  options = protos.Options.FromString(serialized)
+  return options.HasField('deterministic') and not options.deterministic
 
 
 def loss_distribution(accountant):

@@ -80,12 +80,12 @@ def run(run: rows.Run) -> rows.Result:
       why='The paper has no experiment with these. A run is one pass over the'
       f' data in {rounds} rounds, at delta 1/n^2 of the smallest hospital. The'
       ' step size is the one with the least bound on the excess risk, and was'
-      ' not tuned. Secure sums share their noise, so they need trust in the'
-      ' summation and in the other hospitals. The first rows are about another'
-      ' setting: shuffled minibatch SGD at epsilon'
+      ' not tuned. With secure sums, each hospital adds only a part of the'
+      ' noise. So it has to trust the summation and the other hospitals. The'
+      ' first rows are about another setting: shuffled minibatch SGD at epsilon'
       f' {_SHUFFLED["epsilon"]:g}, n = {_SHUFFLED["num_records"]:,} and'
       f' {_SHUFFLED["num_rounds"]} rounds of K = {_SHUFFLED_BATCH}. They show'
-      ' its noise divided by the noise without a shuffler. Where this ratio is'
+      ' the noise with a shuffler, divided by the noise without one. Where this ratio is'
       ' 1, the shuffler saves nothing, and the method is noisy minibatch SGD.',
       curves=curves,
       rounds_share=rounds / _ROUNDS,

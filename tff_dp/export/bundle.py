@@ -215,7 +215,9 @@ def copy(root: str | os.PathLike, target: pathlib.Path) -> None:
   """Copies a bundle into a new directory, which only its owner can read.
 
   Raises:
-    ArgumentError: If the bundle has anything but regular files, or too many.
+    ArgumentError: If the bundle cannot be listed, has anything but regular
+      files and folders, or has too many of them.
+    OSError: If a file cannot be copied, or the target exists.
   """
   root = pathlib.Path(root)
   try:

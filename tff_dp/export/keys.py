@@ -46,7 +46,7 @@ def check(initialize: tff.Computation) -> int:
     if last == _KEY and not operations.is_our_key(digest()):
       raise _other_key(f'the noise key {name} is not made as tff_dp makes it')
     if last == _IS_INSECURE and digest() != operations.constant(False):
-      raise _other_key(f'the initial state does not have {name}=False')
+      raise _other_key(f'{name} in the initial state is not the constant False')
     num_keys += last == _KEY
   return num_keys
 

@@ -99,8 +99,8 @@ def check_graph(
     exempt: Pairs (function or '', node) that were checked elsewhere.
 
   Raises:
-    NotAllowedError: If an operation is not allowed. The message names the first
-      one.
+    NotAllowedError: If an operation, a constant, an attribute, a device or the
+      name of a function is not allowed. The message names the first fault.
   """
   functions = [f.signature.name for f in graph_def.library.function]
   if len(set(functions)) < len(functions):

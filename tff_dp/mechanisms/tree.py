@@ -247,11 +247,12 @@ class HonakerTree(_TreeMechanism):
   def round_variances(self) -> np.ndarray:
     """Returns Var(b_t - b_{t-1}), which depends on t only through tz(t).
 
-    The module docstring defines b_t, V_m and tz(t), the number of trailing zero
-    bits. With m = tz(t), V_m is a weighted sum of independent terms. The draw
-    z_j of the node that round t completes on level j has the weight 2^-(m - j),
-    for j = 0..m. The value V_l of the node before it on level l has the weight
-    2^-(m - l), for l < m.
+    The module docstring defines b_t, w_m, V_m and tz(t), the number of trailing
+    zero bits. Let m = tz(t). On each level j = 0..m, round t completes a node.
+    Its draw z_j has the weight 2^-(m - j) in V_m. On each level l < m, another
+    node comes just before the completed one. The value V_l of that earlier node
+    has the weight 2^-(m - l). All these terms are independent, and Var(V_l) is
+    1 / w_l.
     """
     by_level = []
     for top in range(self.num_levels):

@@ -195,6 +195,12 @@ class BudgetTest(parameterized.TestCase):
     self.assertAlmostEqual(process.plan.terms['small'].scale, 1.5)
 
 
+def _without_order():
+  options = tf.data.Options()
+  options.deterministic = False
+  return options
+
+
 class OrderTest(parameterized.TestCase):
   """Where positions say which block a record belongs to."""
 
@@ -214,16 +220,49 @@ class OrderTest(parameterized.TestCase):
               lambda x, y: (x, y), num_parallel_calls=2, deterministic=False
           ),
       ),
+      (
+          'interleaved_without_order',
+          lambda data: data.batch(4).interleave(
+              lambda *batch: tf.data.Dataset.from_tensor_slices(batch),
+              num_parallel_calls=2,
+              deterministic=False,
+          ),
+      ),
+      ('order_given_up', lambda data: data.with_options(_without_order())),
+      (
+          'order_given_up_inside',
+          lambda data: data.batch(4).flat_map(
+              lambda *batch: tf.data.Dataset.from_tensor_slices(
+                  batch
+              ).with_options(_without_order())
+          ),
+      ),
+      (
+          'drawn_from_two',
+          lambda data: tf.data.Dataset.sample_from_datasets(
+              [data.take(30), data.skip(30)]
+          ),
+      ),
   )
   def test_records_in_no_fixed_order_are_refused(self, change):
     records = tf.data.Dataset.from_tensor_slices(
         tuple(np.zeros([60, *shape], np.float32) for shape in ([_SIZE], []))
     )
     process = _one_pass_process()
-    for data in (records.batch(7), records.batch(7).prefetch(1).cache()):
+    ordered = (
+        records.batch(7),
+        records.batch(7).prefetch(1).cache(),
+        records.map(lambda x, y: (x, y), num_parallel_calls=2).batch(7),
+        records.batch(7).interleave(
+            lambda *batch: tf.data.Dataset.from_tensor_slices(batch)
+        ).batch(7),
+    )
+    for data in ordered:
       process.client_data('default', data)
     for data in (change(records).batch(7), change(records).batch(7).cache()):
-      with self.assertRaisesRegex(_checks.ArgumentError, 'examples=.*Dataset'):
+      with self.assertRaisesRegex(
+          _checks.ArgumentError, 'examples=.*(Dataset|Options)'
+      ):
         process.client_data('default', data)
       # Every record pays in every round, whatever its position.
       _poisson_process().client_data('default', data)

@@ -408,10 +408,15 @@ def delta(
 
 def _check_method(leaves, method: str) -> None:
   if method != 'pld':
+    ours = [
+        (event, count)
+        for event, count in leaves
+        if isinstance(event, run_events.ProtocolDpEvent)
+    ]
     raise _checks.PrivacyRefusedError(
-        f'method={method!r} does not know {run_events.kinds(leaves)}',
-        why='the events of protocols have bounds on delta as a function of'
-        ' epsilon, which only PLD accounting takes',
+        f'method={method!r} cannot account for {run_events.kinds(ours)}',
+        why='the bounds of these events give delta as a function of epsilon,'
+        ' which only PLD accounting takes',
         way_out="method='pld', or tff_dp.accounting.amplify, which also names"
         ' the theorem',
     )

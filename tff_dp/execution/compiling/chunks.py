@@ -179,13 +179,16 @@ def specs(
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk.
 
-  The first tensor is the number of clients. Then, for every tensor or dataset
-  of a client, there is a stack over the clients. For every sequence in memory
-  there are its columns with the rows of all clients, the positions at which
-  each client's rows end (preceded by a 0), and each client's batch size.
+  The first tensor is the number of clients. The others follow the order of a
+  client's values. A tensor or a `tf.data.Dataset` gives one tensor, a stack
+  over the clients. A sequence whose rows are in memory gives
+
+  * its columns, with the rows of all clients, one client after the other,
+  * the positions at which each client's rows end, after a 0,
+  * each client's batch size, 1 without batches.
 
   Args:
-    skeletons: Skeletons of a client's values.
+    skeletons: Skeletons of a client's values, see `values.skeleton_of`.
     kind: Form of the clients' sequences: rows, batches or datasets.
 
   Raises:

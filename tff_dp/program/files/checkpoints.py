@@ -182,7 +182,10 @@ def _checksum(content: bytes) -> bytes:
 
 
 def pack(structure: object) -> bytes:
-  """Returns the leaves of a structure as bytes. `unpack` inverts it exactly.
+  """Returns the leaves of a structure as bytes, for `unpack`.
+
+  `unpack` restores every value bit for bit. Python numbers and arrays without
+  dimensions come back as NumPy scalars.
 
   Args:
     structure: Nested Python containers (attrs classes too) of NumPy arrays and

@@ -113,14 +113,14 @@ def round_profile(
 
 
 class CloneRule:
-  """Probabilities that the reports have one of the two types.
+  """Probabilities of the kinds of reports in a shuffled round.
 
   The module docstring defines types and clones.
 
   Attributes:
     clone: Probability that another client's report is a clone.
-    revealed: Probability that another client's report may be anything. Such a
-      report is treated as known to the adversary.
+    revealed: Probability that nothing is assumed of another client's report.
+      The bound then gives that report to the adversary.
     relevant: Probability that the target's report has one of the two types.
   """
 
@@ -396,14 +396,15 @@ def cells_of(
     out_probability: float,
     in_probability: float,
 ) -> Cells:
-  """Returns the cells that the adversary may see of a crowd, see `Cells`.
+  """Returns the cells of a crowd, see `Cells`.
 
-  The adversary knows the number of other clients. Each of them is a clone with
-  the given probability, so there are J ~ Bin(others, clone_probability) clones.
-  As in the module's docstring, s is J if the target is out, and J + 1 if it is
-  in. Cells with s = 0 are left out, because the target's data change nothing
-  there. If the probabilities of in and out do not sum to 1, the rest is an
-  outcome that is visible but does not tell the two inputs apart.
+  A cell is what the adversary sees: the number of other clients, and the number
+  s of reports of either type. Each other client is a clone with the given
+  probability, so there are J ~ Bin(others, clone_probability) clones. Then s is
+  J if the target is out, and J + 1 if it is in. Cells with s = 0 are left out:
+  the target's data change nothing there. The probabilities of in and out may
+  sum to less than 1. The third outcome has no cell, because it is as likely
+  under one input as under the other.
 
   Args:
     num_others: Possible numbers of other clients, which the target does not

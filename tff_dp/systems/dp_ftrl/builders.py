@@ -56,8 +56,10 @@ def build_dp_ftrl(
   With `l1` or `constraint` it describes the sum before the server thresholds
   and projects the model.
 
-  The server's state holds these vectors of the model's size: one for momentum,
-  two (anchor and sum) with `l1` or `constraint`, and one with `averaging`.
+  Beside the model and the mechanism's noise (`Mechanism.state_copies` vectors),
+  the server's state holds these vectors of the model's size: one if `momentum`
+  is above 0, two (anchor and sum) with `l1` or `constraint`, and one with
+  `averaging`. A `server_optimizer` holds its own.
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.

@@ -262,9 +262,10 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def check_options(
     arguments: argparse.Namespace, names: Optional[tuple[str, ...]] = None
 ) -> None:
-  """Raises `ArgumentError` if an option is out of range or not used.
+  """Raises `ArgumentError` if an option is not used, or out of range.
 
-  An option is used if at least one mechanism in `names` takes it.
+  An option is used if at least one mechanism in `names` takes it. Only the
+  ranges of `bands` and `buffers` are checked here; a mechanism checks the rest.
 
   Args:
     arguments: The flags.

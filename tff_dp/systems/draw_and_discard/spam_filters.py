@@ -46,7 +46,9 @@ _POOLS = 1 << 12
 class SpamFilter:
   """The rule by which returned models are refused.
 
-  A model is refused under the rule
+  For weight l, s_l is the spread of the instances, and the score z_l is the
+  distance of the returned weight from their mean, in units of s_l (see the
+  module docstring). A model is refused under the rule
 
   * 'any', if some abs(z_l) >= threshold,
   * 'fraction', if the share of l with abs(z_l) >= threshold is above `bound`,
@@ -58,8 +60,8 @@ class SpamFilter:
     threshold: Threshold of the rule, above 0.
     rule: Name of the rule: 'any', 'fraction' or 'norm'.
     bound: Largest accepted share for 'fraction', in [0, 1), else None.
-    min_spread: Floor of s_l, in units of the weights, above 0. It is needed
-      because the instances may agree on a weight.
+    min_spread: A smaller s_l counts as this number, above 0, in units of the
+      weights. It is needed because the instances may agree on a weight.
     false_rejection_rate: Share of honest updates that are refused, as measured
       by `calibrate_spam_filter`. None if it was not measured.
     facts: Settings for which the rate was measured, and how sure it is.
@@ -185,6 +187,7 @@ def calibrate_spam_filter(
     )
   if num_samples is None:
     num_samples = math.ceil(20 / target_rate)
+  # Fewer samples do not show the rate.
   _checks.integer_at_least(math.ceil(2 / target_rate), num_samples=num_samples)
   variance = step.noise_variance(num_params)
   spread = math.sqrt(
@@ -220,13 +223,8 @@ def calibrate_spam_filter(
   values = np.sort(honest.statistics(statistic, num_samples, rng))
   # If N + 1 values are exchangeable, the last one exceeds the r-th smallest of
   # the others with probability at most (N + 1 - r) / (N + 1).
+  # With 2 / target_rate samples or more, r is at most N - 1.
   rank = math.ceil((1 - target_rate) * (num_samples + 1))
-  if rank > num_samples:
-    raise _checks.ArgumentError(
-        'num_samples',
-        num_samples,
-        f'more samples: these are too few for target_rate={target_rate:g}',
-    )
   cut = float(values[rank - 1])
   fresh = honest.statistics(statistic, num_samples, rng)
   if rule == 'fraction':

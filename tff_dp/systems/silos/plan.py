@@ -127,8 +127,9 @@ class SiloPlan(plan_base.PlanOfSilos):
         raise _checks.ArgumentError(
             'accounted_stddev',
             phase.sigma,
-            f'at most {added * terms.l2_norm_clip:g}, the noise that silo'
-            f' {name!r} adds',
+            f'at most {added * terms.l2_norm_clip:g}: gradient and metrics of'
+            f' silo {name!r} together cost as much as a gradient with this'
+            ' noise',
         )
 
   @property
