@@ -69,8 +69,8 @@ def png(made: Any) -> bytes:
 def svg(draw: Callable[[], Any], *, name: str, description: str) -> str:
   """Returns an SVG element for an HTML page, in the colours of the page.
 
-  Text and axes have the current colour. The colours of the lines are the
-  custom properties `--line-1` to `--line-4` of the page.
+  Text and axes have the current colour. The colours of the first four lines are
+  the custom properties `--line-1` to `--line-4` of the page.
 
   Args:
     draw: Function that returns a figure.

@@ -4,7 +4,7 @@
 
 Every check takes the argument by keyword, so that the error can name it:
 `_checks.positive(noise_multiplier=value)`. A message has the form
-`noise_multiplier=-1.0 is not allowed: expected a number above 0.`
+`noise_multiplier=-1.0 is not allowed: expected a finite number above 0.`
 """
 
 import collections

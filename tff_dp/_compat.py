@@ -156,7 +156,7 @@ def private_tensorflow(name: str):
 
 
 def parts_of_dataset(dataset) -> tuple[list, list]:
-  """Returns the datasets and the functions that a dataset is made of.
+  """Returns the input datasets and the functions of a dataset's last step.
 
   Checked against TensorFlow 2.14.1 and 2.21.0, which have no public way to get
   them.
@@ -173,11 +173,13 @@ def parts_of_dataset(dataset) -> tuple[list, list]:
 def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
   """Returns (columns, rows per element) of a dataset made from tensor slices.
 
-  The columns are the eager tensors that the dataset cuts its elements from. The
-  number of rows per element is None if an element is one row. The whole result
-  is None if the dataset has any other step than `Dataset.from_tensor_slices`,
-  at most one `batch`, options and `prefetch`. Checked against TensorFlow 2.14.1
-  and 2.21.0.
+  The columns are the eager tensors that the dataset cuts its elements from.
+  They lack the rows that `drop_remainder` leaves out. The number of rows per
+  element is None if an element is one row.
+
+  The whole result is None unless the dataset is `Dataset.from_tensor_slices`,
+  followed only by options, `prefetch` and at most one `batch` that is not
+  parallel. Checked against TensorFlow 2.14.1 and 2.21.0.
 
   Args:
     dataset: A `tf.data.Dataset`.
@@ -205,11 +207,11 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
 def unordered_datasets(dataset) -> Iterator[str]:
   """Yields names of the operations by which a dataset may change its order.
 
-  These are shuffles, random choices, and whatever need not keep the order: an
-  operation with `deterministic=False`, or that option. The graphs of the
-  dataset's functions are searched, too. TensorFlow 2.14.1 and 2.21.0, against
-  which this is checked, do not keep the argument of a parallel `interleave`, so
-  each of them is named.
+  These are shuffles, random choices, and operations that need not keep the
+  order: those with `deterministic=False`, as an argument or as an option. The
+  graphs of the dataset's functions are searched, too. A parallel `interleave`
+  outside of these functions is always named, because TensorFlow 2.14.1 and
+  2.21.0 do not keep its argument. Checked against these two versions.
 
   Args:
     dataset: A `tf.data.Dataset`.

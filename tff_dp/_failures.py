@@ -150,8 +150,8 @@ def _secret_trace(error: BaseException) -> str:
 def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
   """Appends the trace of an error to a file under `secret/`, if possible.
 
-  Adds a note with the file's name to the error. The trace may show clients'
-  data.
+  If that works, adds a note with the file's name to the error. The trace may
+  show clients' data.
 
   Args:
     path: Path of the file.

@@ -48,7 +48,7 @@ def names(
 
 
 def moved(package: str) -> Callable[[str], Any]:
-  """Returns a `__getattr__` that says where names of earlier versions are now.
+  """Returns a `__getattr__` whose error says where an earlier name is now.
 
   Args:
     package: Full name of the package that had them.

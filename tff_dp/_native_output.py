@@ -47,9 +47,9 @@ class Diversion:
   It serves any number of blocks.
 
   Attributes:
-    screen: Stream that always leads to the screen, also inside of a block.
-      Write to it instead of `sys.stderr`. `None` if `sys.stderr` does not write
-      to descriptor 2.
+    screen: Stream that leads to the screen until `close`, also inside of a
+      block. Write to it instead of `sys.stderr`. `None` if `sys.stderr` does
+      not write to descriptor 2.
   """
 
   def __init__(self, path: os.PathLike):
@@ -75,6 +75,7 @@ class Diversion:
   def active(self) -> Iterator[None]:
     """Returns a block in which the output goes to the file.
 
+    If blocks overlap, it goes to the file of the block that began last.
     Raises:
       OSError: If the system refuses to redirect the output.
     """

@@ -11,9 +11,9 @@ leave `sys.modules`. For all other code, `import jax` fails as before, and code
 that looks for `sys.modules['jax']`, as matplotlib does, finds nothing.
 
 A placeholder tolerates everything that a module does to it during its import:
-attribute access, subclassing, decorators and calls. Afterwards each of these
-raises `UnavailableFeatureError`, which names the feature and the column that
-supports it.
+attribute access, subclassing, decorators and calls. Afterwards an attribute
+access, a decorator and a call raise `UnavailableFeatureError`, which names the
+feature and the column that supports it.
 """
 
 import abc
@@ -343,7 +343,8 @@ def after_import(name: str, then) -> None:
   """Calls `then()` right after the import of a module, or now if it is there.
 
   Args:
-    name: Name of the module. A second call with the same name changes nothing.
+    name: Name of the module. A second call with the same name, before the
+      import, changes nothing.
     then: Function without arguments.
   """
   if name in sys.modules:

@@ -22,6 +22,8 @@ _line = b''
 def exit_on_interrupt(message: str) -> None:
   """Ends the process at the next SIGINT. For the entry point of a command.
 
+  A process that ignores SIGINT, such as a job in the background, goes on doing
+  so.
   Args:
     message: Line to print.
   """

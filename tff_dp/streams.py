@@ -5,7 +5,8 @@
 One run has one secret root key of 128 bits. Every draw belongs to a key that is
 derived from the root key through named steps (purpose, tree, node), and a key
 is used for one draw only. There is no generator state, so a resumed run
-continues the same stream, and a repeated round repeats the same noise.
+continues the same stream. A round that is repeated on the same data repeats its
+noise.
 
 Philox, the generator underneath, is not cryptographic, and the normals are
 floating-point numbers: see "Implementation" in every privacy statement.

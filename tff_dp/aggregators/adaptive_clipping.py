@@ -16,6 +16,8 @@ clients within c. The next tree begins with
 
     c * exp(-learning_rate * (estimate - target_quantile)).
 
+Here the estimate is cut to [0, 1], and the new clip norm to
+`_checks.CLIP_NORMS`.
 `mechanisms.adaptive_clipping` explains why both streams together cost as much
 as one stream with the plan's noise multiplier.
 """
@@ -49,10 +51,10 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   """`CorrelatedNoiseFactory` whose clip norm follows a quantile of norms.
 
   The server sends the clip norm of the current tree to the clients. The clip
-  norm depends only on noised values of finished trees. A client whose update is
-  not finite counts as zero, and so as within the clip norm. The clip norm, and
-  with it the scale of the noise, changes only when a tree begins. If the noise
-  of the rounds is independent, it changes in every round.
+  norm depends only on noised values of finished trees. A client whose norm is
+  not finite in float32 counts as zero, and so as within the clip norm. The clip
+  norm, and with it the scale of the noise, changes only when a tree begins. If
+  the noise of the rounds is independent, it changes in every round.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers, clip_norm, quantile)`. `quantile` is

@@ -12,12 +12,12 @@ short or empty round gets the full noise and the same divisor.
 g_t is exact. Each clipped update is rounded towards zero to a grid of at most
 2^-32 clip norms, by itself, and the results are added up in integers. So one
 client moves g_t by its own rounded update, whose norm is at most
-`l2_norm_clip`. This holds for any number of clients and weights, and for any
-order of the sum. (In a float32 sum, the others' rounding depends on whether the
-client is there: one client moves the sum of an adversarial cohort of 16,385
-with 100,000 weights by 3.09 clip norms.) Noise is added in float64. Only the
-noised sum is rounded to float32 and divided. One caveat remains: normals are
-drawn as float32 numbers (Mironov, CCS 2012).
+`l2_norm_clip`. This holds for up to 2^30 clients, for any number of weights and
+for any order of the sum. (In a float32 sum, the others' rounding depends on
+whether the client is there: one client moves the sum of an adversarial cohort
+of 16,385 with 100,000 weights by 3.09 clip norms.) Noise is added in float64.
+Only the noised sum is rounded to float32 and divided. One caveat remains:
+normals are drawn as float32 numbers (Mironov, CCS 2012).
 """
 
 import collections
@@ -46,8 +46,8 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   An estimated norm depends on every client, and so does the decision to zero
   the other clients. One client could then change the sum by many clip norms.
 
-  A client whose update has a NaN, an infinity or a norm beyond float32 counts
-  as zero. The state holds the secret key of the noise in `key`. Treat
+  A client whose update has a NaN, an infinity or a squared norm beyond float32
+  counts as zero. The state holds the secret key of the noise in `key`. Treat
   checkpoints as secret, too. The draws of a round are a function of (key,
   tree_id, round_in_tree) and of everything that clients have sent so far. So if
   one state is continued twice, or a round is retried, other data get other
@@ -339,8 +339,8 @@ class _Flat(tff.aggregators.UnweightedAggregationFactory):
 def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
   """Returns (total * step + noise_stddev * noise) / clients_per_round, float32.
 
-  Computed in float64. If a large sum were rounded to float32 before the noise
-  is added, one client could move the rounded sum by more than its own update.
+  The noise is added in float64. If a large sum were rounded to float32 before,
+  one client could move the rounded sum by more than its own update.
 
   Args:
     total: Exact sum in units of `step`, integers.

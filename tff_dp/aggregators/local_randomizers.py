@@ -35,7 +35,8 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
   Wrap it with `tff.aggregators.as_weighted_aggregator` if a builder asks for a
   weighted factory: weights are data, so they are ignored. A client's update is
   one vector, however many tensors it has. An update with a NaN, an infinity or
-  a norm beyond float32 counts as zero, and is randomized like any other.
+  a norm beyond float32 counts as zero, and is randomized like any other. For
+  the L2 norm, the squared norm must be within float32, too.
 
   As a plain aggregator it takes the key of each report from the operating
   system, inside the client's graph. So a round that is run twice costs twice.
@@ -109,6 +110,9 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
 
     Args:
       value_type: Type of the update, with float32 tensors only.
+
+    Raises:
+      TypeError: As for `create`.
     """
     value_type = tff.to_type(value_type)
     randomizer = self._build_randomizer(value_type)
@@ -199,7 +203,7 @@ class RandomizedResponseHistogramFactory(
       result_i = (c_i - n q) / (p - q),
 
   float32 of shape [num_categories]. It estimates the number of clients with
-  category i without bias. It may be negative, and sums up to n.
+  category i without bias. It may be negative. The sum over all i is n.
 
   `state`: empty. `measurements`: `num_reports`, which is public if neighbouring
   data differ in one client's data (replace-one).

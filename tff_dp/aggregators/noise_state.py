@@ -85,9 +85,9 @@ def no_digests(mechanism: mechanism_lib.Mechanism) -> tf.Tensor:
 def with_digest(digests, round_in_tree, digest) -> tf.Tensor:
   """Returns the ring of digests after a round.
 
-  With a ring of n digests, it takes the place of the digest from n rounds ago
-  in the tree. At the start of a tree it takes the place of a digest of the
-  finished tree, which no later round needs.
+  In a ring of n digests, the new digest replaces the one from n rounds ago in
+  the tree. In the first n rounds of a tree it replaces a digest of an earlier
+  tree, which no later round needs.
 
   Args:
     digests: Ring of digests before the round.
@@ -118,9 +118,9 @@ def next_noise(
 
   Draws have standard deviation 1. Some mechanisms complete a tree after its
   last round R, with virtual rounds that have noise and no data. The first round
-  of the next tree adds the noise of all virtual rounds. Let b_t be the sum of
-  the tree's noise after t rounds. Then it adds `b_{R + virtual} - b_R`, and
-  only the noise of the root is left of the finished tree.
+  of the next tree also adds the noise of all virtual rounds. If b_t is the sum
+  of the old tree's noise after t rounds, this is `b_{R + virtual} - b_R`. Then
+  only the noise of the root is left of the old tree.
 
   Args:
     mechanism: Mechanism that adds the noise of every round.

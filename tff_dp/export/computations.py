@@ -235,7 +235,11 @@ def as_struct(value: Any) -> Any:
 def differences(
     first: dict[str, np.ndarray], second: dict[str, np.ndarray]
 ) -> list[str]:
-  """Returns the paths at which two results differ in any bit."""
+  """Returns the paths at which two results differ in any bit.
+
+  If the results differ in their number or in a shape, the only entry is 'the
+  structure'.
+  """
   if list(map(np.shape, first.values())) != list(
       map(np.shape, second.values())
   ):

@@ -67,8 +67,9 @@ def export_bundle(
       for no task configuration.
 
   Raises:
-    ArgumentError: If `run` or `output` is not as described, if process or model
-      do not belong to the run, or if the model does more than compute.
+    ArgumentError: If `run`, `output` or `odp_population` is not as described,
+      if process or model do not belong to the run, or if the model does more
+      than compute.
     PrivacyRefusedError: If the process has a fixed key, or adds other noise
       than the plan of the run says. Also if the process that the run has kept
       would do more than compute, or if On-Device Personalization cannot express

@@ -67,8 +67,9 @@ def check_computation(proto: Any) -> None:
     proto: A `Computation` proto of TFF, as read from a file.
 
   Raises:
-    NotAllowedError: If an operation is not allowed. The message names the first
-      one.
+    NotAllowedError: If a graph of the computation is not allowed, see
+      `check_graph`, or one of its federated operators or other parts. The
+      message names the first fault.
   """
   for part in process_files.parts(proto):
     kind = part.DESCRIPTOR.full_name
@@ -156,7 +157,10 @@ def all_nodes(graph_def) -> Iterator[tuple[str, Any]]:
 
 
 def named_functions(node) -> list[str]:
-  """Returns the names of functions that a node may call."""
+  """Returns the names of the functions that a node may call.
+
+  Among them is the name of its operation, which may be a function.
+  """
   return [
       *(place.name for place in graph_defs.function_attributes(node)), node.op
   ]
@@ -220,8 +224,9 @@ class Expressions:
   """Digests of the expressions that compute the tensors of a graph.
 
   Two tensors with the same digest are computed by the same operations with the
-  same constants. Names of nodes and functions do not matter. Control edges are
-  ignored.
+  same constants. These do not count: names of nodes and functions, control
+  edges, `Identity`, a `Reshape` of a constant that changes nothing, and
+  attributes that do not change the result.
   """
 
   def __init__(self, graph_def: tf.compat.v1.GraphDef):

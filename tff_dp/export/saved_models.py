@@ -48,8 +48,8 @@ def check(folder: pathlib.Path) -> None:
   """Raises unless loading and using a SavedModel would only compute.
 
   Raises:
-    NotAllowedError: If it might do anything else, such as write a file. The
-      message names the part of the model that might.
+    NotAllowedError: If it might do anything else, such as write a file, or if
+      it lacks `saved_model.pb`. The message names the part of the model.
     DecodeError: If one of its files is not a protocol buffer.
     OSError: If one of its files cannot be read or is too large.
   """

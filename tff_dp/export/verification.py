@@ -318,7 +318,8 @@ def check_process(initialize, next_computation, plan) -> int:
     plan: Plan whose epsilon is stated.
 
   Raises:
-    PrivacyRefusedError: If data leave without a mark, or a key is known.
+    PrivacyRefusedError: If data leave without a mark of this plan, if a mark is
+      not one that our builders make, or if somebody may know a key.
   """
   for each in (initialize, next_computation):
     check_no_key(each)

@@ -44,7 +44,8 @@ def read(
     OSError: If the file is not regular or cannot be opened. The message names
       it.
     ValueError: If the file is not one that `np.savez` writes, uncompressed and
-      with numbers only, or does not match `like`. The message names the file.
+      with numbers or bools only, or does not match `like`. The message names
+      the file.
   """
   with open(regular.open_file(path), 'rb') as file:
     with _refusing(f'{os.fspath(path)} is no file of np.savez'):
@@ -58,8 +59,8 @@ def from_npy(data: bytes) -> np.ndarray:
   """Returns the array in the bytes of `np.save`.
 
   Raises:
-    ValueError: If the bytes are not an array of numbers, or if their length
-      differs from the stated one.
+    ValueError: If the bytes are not an array of numbers or bools, or if their
+      length differs from the stated one.
   """
   with _refusing('no array of np.save'):
     return _array(io.BytesIO(data), len(data))

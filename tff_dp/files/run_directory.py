@@ -156,8 +156,8 @@ class RunDirectory:
     Raises:
       OSError: If the disk is full.
       ArgumentError: If the directory cannot be written, is not this user's
-        alone, holds something else, holds a run with another identity, or is in
-        use.
+        alone, holds something else, holds a damaged run or one with another
+        identity or population, or is in use.
     """
     self.root = pathlib.Path(output_dir)
     self.release = self.root / 'release'

@@ -50,6 +50,7 @@ class WriteAheadRecord:
 
     Raises:
       PrivacyRefusedError: If the file is damaged.
+      OSError: If the file is a link or not regular, or cannot be opened.
     """
     self._path = pathlib.Path(path)
     self._run_id = run_id
@@ -107,8 +108,10 @@ class WriteAheadRecord:
         then the earlier cohort has left no trace.
 
     Raises:
-      PrivacyRefusedError: If the round had begun with another cohort, or may
-        have been released.
+      PrivacyRefusedError: If the round had begun with another cohort, which
+        `replaces` does not allow to change, or may have been released.
+      ArgumentError: If `round_index` is outside of its range.
+      OSError: If the line cannot be stored, as on a full disk.
     """
     _checks.integer_between(
         1, self.rounds_begun + 1, round_index=round_index

@@ -115,6 +115,11 @@ class PlanStrategy(Strategy):
       evaluate_config: Ignored: there is no evaluation on clients.
       evaluate_fn: Function from round and model to metrics, on public data. In
         a resumed run, its rounds count from the resume.
+
+    Raises:
+      ArgumentError: If `num_rounds` is not from 1 to the plan's number. Also as
+        `ServerRounds` and its methods raise it.
+      PrivacyRefusedError: See `ServerRounds` and its methods.
     """
     total = self._plan.num_rounds if num_rounds is None else num_rounds
     _checks.integer_between(1, self._plan.num_rounds, num_rounds=total)

@@ -37,9 +37,8 @@ class NoiseState(NamedTuple):
     tree_id: Number of trees that were begun before this one.
     round_in_tree: Number of rounds done in the tree.
     digests: Digests of the last rounds, 16 bytes each. The noise of these
-      rounds can be drawn again. In a list of n, a new digest
-      takes the place of the one from n rounds ago in its tree, or of one of the
-      finished tree.
+      rounds can be drawn again. In a list of n, a new digest replaces the one
+      from n rounds ago in its tree, or one of an earlier tree.
     buffers: Memory of the mechanism, float64 vectors.
   """
 

@@ -222,7 +222,8 @@ class ServerRounds:
       PrivacyRefusedError: If the round already has a cohort, or is beyond the
         plan or the budget. Also if too few clients may take part, or if the
         stored cohort of a round that had begun cannot be read.
-      ArgumentError: If an id is not a string.
+      ArgumentError: If an id is not a string that UTF-8 can encode, or if the
+        cohort has more than 2^22 clients.
     """
     round_index = self.rounds_done + 1
     if self._cohort is not None:

@@ -58,10 +58,10 @@ def fits(arrays: object, like: Mapping[str, np.ndarray]) -> bool:
 def clip(update: np.ndarray, l2_norm_clip: float) -> tuple[np.ndarray, str]:
   """Returns (bounded update, problem).
 
-  An update with a NaN, an infinity or a norm beyond float64 becomes zero. The
-  problem is then 'not finite'. It is 'over the clip norm' if the norm is larger
-  than the clip norm, by more than a client's rounding to float32 explains. Else
-  it is ''.
+  An update with a NaN, an infinity or a squared norm beyond float64 becomes
+  zero. The problem is then 'not finite'. It is 'over the clip norm' if the norm
+  is larger than the clip norm, by more than a client's rounding to float32
+  explains. Else it is ''.
 
   Args:
     update: Update of a client, a float64 vector.

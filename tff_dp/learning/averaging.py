@@ -115,6 +115,9 @@ def build_averaging_finalizer(
     finalizer: Finalizer that updates the model.
     average: Rule of the average.
     num_rounds: Horizon of the run.
+
+  Raises:
+    ArgumentError: If `average` is not an `Average`.
   """
   _, weights_type, update_type = finalizer.next.type_signature.parameter
   trainable_type = weights_type.member.trainable

@@ -60,7 +60,7 @@ class Ftrl:
     learning_rate: Learning rate eta. Some papers write 1 / lambda.
     momentum: Momentum in [0, 1), above 0 with `nesterov`.
     nesterov: Whether to look ahead by one momentum step.
-    l1: Weight of the L1 norm of the model, per round. Above 0, it makes some
+    l1: Weight of the L1 norm of the model, per round. Above 0, it can make
       weights exactly zero.
     constraint: Set that the model must stay in. With L1, projection after the
       threshold must be the exact minimiser for the set (see `constraints`).

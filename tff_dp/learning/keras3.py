@@ -115,7 +115,7 @@ def functional_model_from_keras3(
 
   Raises:
     ArgumentError: If the model cannot be trained like this, or another argument
-      does not fit it. The message names the layer, if any, and the way out.
+      does not fit it. The message says what would be allowed.
   """
   keras = _keras_of(model)
   _checks.one_of(FROZEN_AS, frozen_as=frozen_as)
@@ -216,8 +216,8 @@ def functional_model_from_keras3(
 def assign_to_keras3(model: Any, weights: Any) -> None:
   """Assigns the weights of a run to the Keras 3 model that it came from.
 
-  Weights are matched by their order and shapes. A warning tells if frozen
-  values of the model were replaced by others.
+  Weights are matched by their order. Their shapes and types must be equal. A
+  warning tells if frozen values of the model were replaced by others.
 
   Args:
     model: The model, or another one that has the same layers and in which the
@@ -226,8 +226,9 @@ def assign_to_keras3(model: Any, weights: Any) -> None:
       or `program.read_model(output_dir)`.
 
   Raises:
-    ArgumentError: If the weights do not fit the model, or if the run kept only
-      a digest of its frozen weights, and the model has other ones.
+    ArgumentError: If `model` is not a built model of Keras 3, or if the weights
+      do not fit it. Also if the run kept only a digest of its frozen weights,
+      and the model has other ones.
   """
   keras = _keras_of(model)
   call = _Call(keras, model)

@@ -5,9 +5,10 @@
     eta  = kernel^T x + bias,   x and y scaled to [0, 1] by *public* constants
     yhat = eta, sigmoid(eta), softmax(eta) or exp(eta)
 
-The gradient of one record's loss is (yhat - y) x, for every family. For
-'logistic' and 'softmax' each of its coordinates is within [-1, 1], so a box
-clip of 1 changes nothing there.
+The gradient of one record's loss is (yhat - y) x, for every family. In yhat,
+exp(eta) stays at exp(30) for any eta above 30. For 'logistic' and 'softmax'
+each coordinate of the gradient is within [-1, 1], so a box clip of 1 changes
+nothing there.
 
 The bounds are declared and never estimated, because a minimum, a mean or a
 variance of the clients' data is a release, too. A feature outside of its bounds
@@ -177,6 +178,9 @@ def build_generalized_linear_model(
       families, whose labels are classes.
     num_classes: Number of classes for 'softmax', at least 2. `None` for other
       families.
+
+  Raises:
+    ArgumentError: If a value is not as described.
   """
   _checks.one_of(FAMILIES, family=family)
   _checks.integer_at_least(1, num_features=num_features)

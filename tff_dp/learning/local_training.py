@@ -31,6 +31,9 @@ def build_initial_weights(
     model_fn: Model, or function that returns it.
     constraint: Set to which the trainable weights are projected, `None` for no
       projection.
+
+  Raises:
+    ArgumentError: If the model is a Keras 3 model.
   """
 
   check_model(model_fn)

@@ -35,8 +35,8 @@ def build_momentum(
   w = w - learning_rate * f_t * (momentum * v + g)
   ```
 
-  so after n rounds the weights have moved by `-learning_rate * A g`. Here A is
-  the matrix of the workload, and g has the gradients of all rounds.
+  so after round t the weights have moved by `-learning_rate * (A g)_t`. Here A
+  is the matrix of the workload, and g has the gradients of all rounds.
 
   Args:
     learning_rate: Learning rate, above 0.
@@ -46,6 +46,9 @@ def build_momentum(
       constant learning rate.
     num_rounds: Number of rounds of the run, needed only by the cooldown. Later
       rounds keep the last factor.
+
+  Raises:
+    ArgumentError: If a value is outside its range.
   """
   _checks.positive(learning_rate=learning_rate)
   _checks.in_half_open(0.0, 1.0, momentum=momentum)
