@@ -38,7 +38,7 @@ _LISTEN = '0A'  # The state of a listening socket in /proc/net/tcp.
 
 
 class NativeWorkerError(RuntimeError):
-  """The worker could not be started, died, or was closed.
+  """The worker could not be started, died, was closed, or does not answer.
 
   Attributes:
     details: End of the worker's output. SECRET: it may show clients' data.

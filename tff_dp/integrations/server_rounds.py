@@ -103,7 +103,7 @@ class ServerRounds:
       initial_model: Weights by name, float32 or float64. A resumed run takes
         its checkpoint instead, and only compares names, shapes and types.
       output_dir: Directory that is absent, empty, or holds this very run.
-      delta: Target delta, in (0, 1). Choose it below 1 / population.
+      delta: Target delta, in (0, 0.1]. Choose it below 1 / population.
       stack: Name of the stack that carries the messages, for the statement.
       epsilon_budget: Budget at `delta`. The round that would exceed it is
         refused. Default: no budget.

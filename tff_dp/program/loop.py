@@ -91,7 +91,7 @@ class Loop:
         `ProtocolSource`, and a `NonPrivatePlan` a source of any protocol.
       output_dir: Directory that is absent, empty, or holds this very run. It
         gets the files that `program.train` writes.
-      delta: Target delta, in (0, 1). Choose it below 1 / population.
+      delta: Target delta, in (0, 0.1]. Choose it below 1 / population.
       plan: Plan of the process. Default: the one that the process names.
       epsilon_budget: Budget at `delta`. The round that would exceed it is
         refused. Default: no budget.
@@ -256,7 +256,11 @@ class Loop:
     self._checked().write_models()
 
   def close(self) -> None:
-    """Gives up the directory, so that this or another process can resume."""
+    """Gives up the directory, so that this or another process can resume.
+
+    Before, it writes the report. If a round has begun and failed, it also
+    writes the statement again, because that round counts.
+    """
     try:
       if self._released is not None:
         if self._run.record.rounds_begun > self._run.rounds_saved:

@@ -57,10 +57,10 @@ class Step(NamedTuple):
 class ProtocolSource(cohorts_lib.Source):
   """The simulated clients of a protocol.
 
-  The coins of all clients follow from one secret root key, which each iterator
-  draws from the operating system. That is good enough for training, but real
-  devices draw their coins independently. The arguments of the constructor are
-  attributes, too.
+  In an iterator, the coins of all clients follow from one secret root key,
+  which comes from the operating system. That is good enough for training, but
+  real devices draw their coins independently. The arguments of the constructor
+  are attributes, too.
 
   Attributes:
     client_ids: Ids of the population.
@@ -95,6 +95,10 @@ class ProtocolSource(cohorts_lib.Source):
       lost_winner: 'dummy' or 'redraw', see `samplers.Sampler`.
       insecure_seed: Seed for tests only. Whoever knows it knows all coins and
         can remove all noise of the clients.
+
+    Raises:
+      ArgumentError: If a value is not allowed, if two clients have the same id,
+        or if the protocol needs more clients.
     """
     samplers.check_protocol(protocol)
     _checks.integer_at_least(1, num_passes=num_passes)

@@ -72,7 +72,7 @@ def make_row(
     uncovered: Collection[tuple] = (),
     keeps_client_metrics: bool = True,
 ) -> Row:
-  """Returns the row of one round, which has only scalars.
+  """Returns the row of one round. It has scalars only, and leaves out others.
 
   Args:
     round_index: 1-based index of the round.
@@ -85,6 +85,9 @@ def make_row(
       data without noise, whatever their name.
     keeps_client_metrics: Whether the row keeps metrics of `round_metrics` that
       are not covered. They have no noise, so they tell who came.
+
+  Raises:
+    TypeError: If a value of `released` or `not_covered` is not a number.
   """
   row = {KEY: int(round_index), 'released': {}, 'not_covered': {}}
   for path, value in tree.flatten_with_path(round_metrics):

@@ -14,6 +14,8 @@ A round takes these steps, in this order:
 6. Store in the write-ahead record that the run releases up to this round.
 7. Release the rounds that the checkpoint holds, and no others.
 
+Steps 5 to 7 come only when a checkpoint is due, and then for all rounds since
+the one before.
 So a process may be killed at any moment. The next process repeats the rounds
 since the checkpoint, with the same cohorts and the same noise. Nothing of these
 rounds had been released. A run never resumes from a checkpoint older than its

@@ -65,7 +65,8 @@ def train(
   You may call `train` while an event loop is running. Ctrl-C finishes the
   round, saves, and raises KeyboardInterrupt. A second Ctrl-C interrupts at
   once. SIGTERM and SIGHUP do the same, but raise SystemExit with the status 143
-  or 129. The trace of an error is appended to `secret/run.log`. While clients
+  or 129. The trace of an error during the run is appended to `secret/run.log`,
+  unless it is an `ArgumentError` or a `PrivacyRefusedError`. While clients
   work, everything that the process writes to file descriptor 2 goes there, too,
   because TensorFlow quotes clients' data in it. `sys.stderr` still leads to the
   screen.
@@ -83,8 +84,8 @@ def train(
       lose reports. A `NonPrivatePlan` also takes a source of any protocol.
     *too_many: Must be empty: all other arguments are keyword-only.
     output_dir: Directory that is absent, empty, or holds this very run.
-    delta: Target delta, in (0, 1). Choose it below 1 / population. If the plan
-      protects the records of several parties, and parties have budgets and
+    delta: Target delta, in (0, 0.1]. Choose it below 1 / population. If the
+      plan protects the records of several parties, and parties have budgets and
       deltas of their own, this delta belongs to the epsilon of the party that
       pays most.
     plan: Plan of the process. Default: the one that the process names. You must
@@ -132,8 +133,9 @@ def train(
       checkpoint is saved first, unless a second signal came.
     SystemExit: If SIGTERM or SIGHUP came before the last round ended. A
       checkpoint is saved first, unless a second signal came.
-    ClientComputationError: If the work of a client failed. The error names the
-      client. Details that may show its data are in `secret/run.log`.
+    ClientComputationError: If the work of a client failed. The error has the
+      client's id, unless the protocol keeps secret who takes part. Details that
+      may show its data are in `secret/run.log`.
     OSError: If a file cannot be written, for example on a full disk. The same
       command resumes from the last checkpoint.
   """
@@ -279,7 +281,10 @@ def open_run(
 
 @contextlib.contextmanager
 def logged(directory: run_directory.RunDirectory):
-  """Writes the trace of an error in its block to the log of the run."""
+  """Writes the trace of an error in its block to the log of the run.
+
+  An `ArgumentError` or a `PrivacyRefusedError` is not written.
+  """
   try:
     yield
   except (_checks.ArgumentError, _checks.PrivacyRefusedError):
