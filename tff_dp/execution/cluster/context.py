@@ -299,8 +299,8 @@ def create_cluster_context(
       worker was lost. If the work of a client fails, nothing is tried again.
     default_num_clients: Number of clients to use if the arguments of a
       computation do not determine it.
-    max_clients_per_call: Number of clients that a worker trains in one call of
-      TensorFlow, as for `create_sync_in_process_context`.
+    max_clients_per_call: Largest number of clients that a worker trains in one
+      call of TensorFlow, as for `create_sync_in_process_context`.
 
   Raises:
     ArgumentError: An argument has a bad value, or `address` or `security` is

@@ -73,14 +73,21 @@ def gather(
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
-  A client that must run alone, or that has more than 1 MiB of data, gets a
-  chunk of its own. Clients whose sequences have equal shapes and lengths share
-  a chunk that is stacked: each operation runs once for all of them. Other
-  clients share a chunk that a loop goes through, if they follow each other and
-  their leaves have one form (`Leaves.form`). Clients to be stacked wait until
-  their chunk is full. If more than 32 MiB of data wait, the largest chunk does
-  not wait longer. So such clients may come after clients with higher numbers.
-  Stacks of fewer than 8 clients that are left at the end go to a loop.
+  There are three kinds of chunks:
+
+  * A client that must run alone, or that has more than 1 MiB of data, gets a
+    chunk of its own.
+  * A stack has clients whose sequences have equal shapes and lengths. Each
+    operation runs once for all of them. There are stacks only if `num_alike`
+    allows at least 8 clients.
+  * A loop has other clients, one after the other. They follow each other, apart
+    from clients in stacks, and their leaves have one form (`Leaves.form`). A
+    loop has at most 32 MiB of data.
+
+  A stack waits until it is full. If more than 32 MiB of data wait, the largest
+  stack does not wait longer. So the clients of a stack may come after clients
+  with higher numbers. Stacks of fewer than 8 clients that are left at the end
+  become loops.
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.
@@ -181,11 +188,12 @@ def specs(
 
   The first tensor is the number of clients. The others follow the order of a
   client's values. A tensor or a `tf.data.Dataset` gives one tensor, a stack
-  over the clients. A sequence whose rows are in memory gives
+  over the clients. A sequence whose rows are in memory gives these tensors:
 
-  * its columns, with the rows of all clients, one client after the other,
-  * the positions at which each client's rows end, after a 0,
-  * each client's batch size, 1 without batches.
+  * One for each column. It has the rows of all clients, one client after the
+    other.
+  * The ends of the clients in these rows. The first entry is 0.
+  * The batch size of each client, 1 without batches.
 
   Args:
     skeletons: Skeletons of a client's values, see `values.skeleton_of`.

@@ -139,6 +139,9 @@ def while_loop(library, node, inputs: list) -> list:
   """Returns the outputs of a `While`.
 
   Updates the variables and iterators in `inputs`.
+
+  Raises:
+    NotPlainError: The loop has something that is not supported here.
   """
   if any(isinstance(value, columns.Optional) for value in inputs):
     raise errors.NotPlainError(
@@ -227,6 +230,9 @@ def reduce(library, node, sequence, *rest) -> list:
   """Returns the outputs of a `ReduceDataset`.
 
   Updates the variables and iterators in `rest`.
+
+  Raises:
+    NotPlainError: The reduction has something that is not supported here.
   """
   columns.check_is_columns(node, sequence)
   size = len(node.attr['Tstate'].list.type)

@@ -432,8 +432,8 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   """Returns the schedule of a computation in call-dominant form.
 
   Args:
-    block: Function whose operators (intrinsics) TFF does not replace by simpler
-      ones.
+    block: Function with only the operators (intrinsics) that are left after TFF
+      has replaced as many as it can by simpler ones.
 
   Raises:
     UnsupportedComputationError: The function contains something that cannot run

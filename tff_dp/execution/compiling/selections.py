@@ -29,7 +29,7 @@ def as_dataset(
 
   Args:
     keys: Keys of the client, shape [n].
-    max_key: Largest allowed key, where the smallest is 0.
+    max_key: Largest allowed key. The smallest is 0.
     slice_of: Function from a key to a slice in Python containers.
   """
 
