@@ -96,20 +96,24 @@ def epsilon(
 ) -> float:
   """Returns the epsilon of an event at delta, infinity if it has no noise.
 
-  Exact for method 'exact', an upper bound for the other methods.
+  Exact for method 'exact', an upper bound for the other methods. Method 'pld'
+  may return infinity for a delta below about 1e-12, where double precision is
+  exhausted. For sampled sums under replace-one this also happens at larger
+  deltas, if epsilon is large.
 
   Args:
-    event: The event, stated for zero-out (see the top of this module).
-    delta: Target delta, in the open interval (0, 1). Method 'pld' may return
-      infinity for a delta of about 1e-14 or less, where double precision is
-      exhausted.
+    event: The event. Its noise is stated for zero-out (see the top of this
+      module).
+    delta: Target delta, in the open interval (0, 1).
     method: Accountant to use: 'exact', 'pld' or 'rdp'.
-    neighboring_relation: Relation to account under. The event is converted to
-      it here.
+    neighboring_relation: Relation to account under. Events stated for zero-out
+      are converted to it here.
 
   Raises:
     PrivacyRefusedError: If the method cannot account for the event under the
       relation.
+    TypeError: If `event` is not a `DpEvent`, or if it has an event of a
+      protocol that no rules cover.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   if protocol_accountant.has_protocol_events(event):
@@ -151,15 +155,18 @@ def delta(
   Exact for method 'exact', an upper bound for the other methods.
 
   Args:
-    event: The event, stated for zero-out (see the top of this module).
+    event: The event. Its noise is stated for zero-out (see the top of this
+      module).
     epsilon: Target epsilon, finite and at least 0.
     method: Accountant to use: 'exact', 'pld' or 'rdp'.
-    neighboring_relation: Relation to account under. The event is converted to
-      it here.
+    neighboring_relation: Relation to account under. Events stated for zero-out
+      are converted to it here.
 
   Raises:
     PrivacyRefusedError: If the method cannot account for the event under the
       relation.
+    TypeError: If `event` is not a `DpEvent`, or if it has an event of a
+      protocol that no rules cover.
   """
   _checks.non_negative(epsilon=epsilon)
   if protocol_accountant.has_protocol_events(event):

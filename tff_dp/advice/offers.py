@@ -38,8 +38,8 @@ class Setting:
     parameters: Number of weights of the model.
     epsilon: Epsilon of the whole run, above 0.
     delta: Target delta, above 0 and at most 0.1. Default: population^-1.1 with
-      two digits, or records^-2 if the unit is a record. Fewer than 100 clients,
-      or a single record, have no default.
+      two digits, or records^-2 if the unit is a record. Fewer than 100 clients
+      have no default, nor have fewer than 4 records.
     trust: Level of trust, one of `TRUST`.
     neighboring_relation: Relation under which clients' epsilons must hold.
       Default: zero-out. The epsilon of local reports is always for
@@ -115,7 +115,8 @@ class Setting:
 
   @property
   def num_passes(self) -> int:
-    """Number of reports of one client, if all clients report equally often."""
+    """Number of reports of one client if all report equally often, rounded up.
+    """
     return -(-self.rounds // self.rounds_per_pass)
 
   @functools.cached_property

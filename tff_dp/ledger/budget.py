@@ -41,7 +41,7 @@ class BudgetLedger:
 
     Args:
       plan: A `plans.base.Plan`.
-      delta: Target delta, in the open interval (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
       epsilon: Largest epsilon that the run may spend at `delta`, `None` for no
         limit.
     """

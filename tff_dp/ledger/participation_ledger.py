@@ -163,6 +163,10 @@ class ParticipationLedger:
       client_ids: Ids as `str` or `bytes`, where 'a' and b'a' are the same
         client.
       round_index: Index of the round, 1-based, after all committed rounds.
+
+    Raises:
+      PrivacyRefusedError: If the round is committed already, or beyond the
+        plan.
     """
     self._check_round(round_index)
     client_ids = list(client_ids)
@@ -184,6 +188,9 @@ class ParticipationLedger:
 
     Returns:
       Booleans and numbers, shape [number of clients] each.
+
+    Raises:
+      PrivacyRefusedError: As for `eligible`.
     """
     self._check_round(round_index)
     client_ids = list(client_ids)

@@ -51,7 +51,7 @@ def default_bands(
 
   Args:
     name: Name of the mechanism, 'banded' or 'banded-inverse'.
-    participation: Participation pattern, as for `build`.
+    participation: A schedule or a participation pattern, as for `build`.
     restart_every: Number of rounds per tree, or `None` for one tree.
   """
   setting = toeplitz_algebra.tree_setting(
@@ -80,11 +80,11 @@ def build(
 
   Args:
     name: Key of `BY_NAME`.
-    participation: Participation pattern: the number of rounds, and the rounds
-      in which one client may take part.
-    num_bands: Number of bands. Default for 'banded': the smallest of 512, the
-      smallest gap between participations of a client and the rounds per tree.
-      Default for 'banded-inverse': 16, or the rounds per tree if fewer.
+    participation: A schedule or a participation pattern: the number of rounds,
+      and the rounds in which one client may take part.
+    num_bands: Number of bands. Default for 'banded': 512, or fewer if a client
+      may come again sooner, or if a tree has fewer rounds. Default for
+      'banded-inverse': 16, or the rounds per tree if fewer.
     num_buffers: Number of buffers of 'blt'. Default: 3.
     error: Error to minimise at equal privacy: the largest variance of the noise
       over the rounds ('max', the default), or the mean ('mean').
@@ -95,8 +95,9 @@ def build(
       empty rounds, before the next one begins.
 
   Raises:
-    ArgumentError: If an option is out of range, or if the mechanism does not
-      use it.
+    ArgumentError: If the name or an option is out of range, or if the mechanism
+      does not use the option.
+    TypeError: If `participation` is neither a schedule nor a pattern.
   """
   _checks.one_of(tuple(BY_NAME), name=name)
   pattern = mechanism_lib.pattern_of(participation)

@@ -153,8 +153,8 @@ def compare(
   Each option goes to the mechanisms that use it (`catalogue.USED_OPTIONS`).
 
   Args:
-    participation: Participation pattern: the rounds in which one client may
-      take part.
+    participation: A schedule or a participation pattern: the rounds in which
+      one client may take part.
     names: Names of the mechanisms. Default: all.
     num_bands: Number of bands of 'banded' and 'banded-inverse'.
     num_buffers: Number of buffers of 'blt'.
@@ -168,6 +168,9 @@ def compare(
       empty rounds, before the next one begins.
     progress: Function that is called with the name of each mechanism before it
       is built.
+
+  Raises:
+    ArgumentError: If a name or an option is out of range.
   """
   pattern = mechanism_lib.pattern_of(participation)
   _checks.one_of(toeplitz_algebra.ERRORS, error=error)
@@ -212,17 +215,22 @@ def best(
 ) -> Choice:
   """Returns the mechanism with the smallest error within a limit on memory.
 
-  The candidates are the rows of `compare`, and further versions of some of
-  them. 'tree' is also tried with as many cached levels, up to two, as the limit
-  allows. Without `num_buffers`, 'blt' is tried with 2 buffers, 3 buffers and so
-  on, up to 8 and within the limit, until more do not help. Without `num_bands`,
-  'banded' is also tried with the largest number of bands within the limit. If
-  errors differ by less than 0.1 %, fewer model copies decide, then fewer draws.
+  The candidates are the rows of `compare`, and these versions:
+
+  * 'tree' with as many cached levels, up to two, as the limit allows.
+  * 'blt' with 2, 3, ... buffers, if `num_buffers` is not given. It ends when
+    more buffers do not help, or at 8 or the limit. (If the limit is 1, with one
+    buffer.)
+  * 'banded' with as many bands as the limit allows, if `num_bands` is not
+    given. There are never more bands than by default.
+
+  If errors differ by less than 0.1 %, fewer model copies decide, then fewer
+  draws.
 
   Args:
     rounds: Number of rounds of the run, as in the participation.
-    participation: Participation pattern: the rounds in which one client may
-      take part.
+    participation: A schedule or a participation pattern: the rounds in which
+      one client may take part.
     error: Error to minimise: 'max' (`Row.max_error`) or 'mean' (`Row.rmse`).
     max_state_copies: Largest number of vectors of the model's size in the
       state.
@@ -239,8 +247,9 @@ def best(
       row of `compare` is built.
 
   Raises:
-    ArgumentError: If no candidate is within `max_state_copies`, or if `rounds`
-      is not the number of rounds of the participation.
+    ArgumentError: If no candidate is within `max_state_copies`, if `rounds` is
+      not the number of rounds of the participation, or if a name or an option
+      is out of range.
   """
   pattern = mechanism_lib.pattern_of(participation)
   if rounds != pattern.num_rounds:

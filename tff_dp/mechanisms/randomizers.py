@@ -185,10 +185,11 @@ class Sphere(LocalRandomizer):
         B = C (e^eps + 1)/(e^eps - 1) sqrt(pi) Gamma((d + 1)/2) / Gamma(d/2)
 
     Here s is the sign in the report and v its direction. Exact up to float
-    rounding. B grows like sqrt(d pi / 2), and is C (e^eps + 1)/(e^eps - 1) for
-    d = 1. Another form in the literature is equal: it has sqrt(pi)/2 d
-    Gamma((d - 1)/2 + 1) / Gamma(d/2 + 1) after the fraction. Where that form is
-    printed without the factor d, it is wrong.
+    rounding. The fraction is computed from `flip_threshold`, so the rounding of
+    the coin causes no bias. B grows like sqrt(d pi / 2), and is C (e^eps +
+    1)/(e^eps - 1) for d = 1. Another form in the literature is equal: it has
+    sqrt(pi)/2 d Gamma((d - 1)/2 + 1) / Gamma(d/2 + 1) after the fraction. Where
+    that form is printed without the factor d, it is wrong.
 
     Args:
       num_params: Number of coordinates d.
@@ -308,7 +309,10 @@ class RandomizedResponse(LocalRandomizer):
 
   @property
   def other_probability(self) -> float:
-    """The probability q of each of the other categories."""
+    """The mean probability q of the other categories.
+
+    Theirs differ by at most 2^-64.
+    """
     return float(self._change_share / (self.num_categories - 1))
 
   @property

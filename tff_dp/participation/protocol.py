@@ -144,11 +144,19 @@ class Protocol(abc.ABC):
       num_clients: Size of the simulated population.
 
     Returns:
-      With one winner a step: the number of clients of each step, and its winner
-        or `DUMMY`. Otherwise: the positions of all clients that come, ordered
-        by step and random within a step, and the `num_rounds + 1` places in
-        this list at which steps begin and end. Entries of the list behind the
-        last place have no meaning.
+      Two arrays. With one winner a step, they have an entry for each step:
+
+      * the number of clients of the step,
+      * its winner, or `DUMMY`.
+
+      Otherwise they are:
+
+      * the positions of all clients that come, ordered by step and random
+        within a step,
+      * `num_rounds + 1` places in the first array. Numbers t - 1 and t of them,
+        from 0, are the places where step t begins and ends.
+
+      Entries beyond the last step have no meaning.
     """
     counts = self._counts(rng, num_clients)
     order = rng.permutation(num_clients)
@@ -193,10 +201,10 @@ class Protocol(abc.ABC):
     return json.dumps(self.describe(), sort_keys=True).encode()
 
   def expected_clients_per_step(self, population: int) -> Optional[float]:
-    """Returns the expected number of clients that report in one step.
+    """Returns the expected number of clients that come in one step.
 
-    Exact, as a mean over all steps of a pass. `None` if the protocol does not
-    say.
+    Exact, as a mean over all steps of a pass. Lost reports are not subtracted.
+    `None` if the protocol does not say.
 
     Args:
       population: Number of clients.
@@ -205,9 +213,9 @@ class Protocol(abc.ABC):
     return None
 
   def expected_dummy_updates(self, population: int) -> Optional[float]:
-    """Returns the expected number of updates of a pass that have no report.
+    """Returns the expected number of steps of a pass that use a dummy's report.
 
-    Exact. `None` without dummies.
+    Exact, if no report is lost. `None` without dummies.
 
     Args:
       population: Number of clients.

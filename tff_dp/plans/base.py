@@ -204,7 +204,7 @@ class Plan(abc.ABC):
     """Returns an empty ledger that refuses rounds beyond plan and budget.
 
     Args:
-      delta: Target delta, in (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
       epsilon: The budget, `None` for no limit.
     """
     return budget.BudgetLedger(self, delta=delta, epsilon=epsilon)
@@ -250,12 +250,12 @@ class Plan(abc.ABC):
     """Returns epsilon and its meaning, with the same fields for every plan.
 
     Args:
-      delta: Target delta, in (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
       num_rounds: Rounds after which the run stops, `None` for all.
       neighboring_relation: Relation of epsilon, `None` for the relation of the
         plan. Another relation is possible only if `epsilon` takes it.
       population: Number of clients, if known. The headline warns if delta is
-        not below 1 / population.
+        not below 1 / population, unless the unit is a record.
     """
     _checks.delta(delta=delta)
     relation = run_events.NeighboringRelation(
@@ -339,7 +339,7 @@ class Plan(abc.ABC):
     about the rounds that they ran.
 
     Args:
-      delta: Delta of the headline, in (0, 1).
+      delta: Delta of the headline, above 0 and at most 0.1.
       observed: Facts about the rounds so far, such as `observed()` of the
         plan's participation ledger. `None` before round 1.
       insecure_seed: Whether noise or coins follow from a known seed.
@@ -385,7 +385,7 @@ class Plan(abc.ABC):
     `tff-dp account --events` recomputes epsilon from it.
 
     Args:
-      delta: Delta at which the run states its epsilon.
+      delta: Delta at which the run states its epsilon, above 0 and at most 0.1.
       num_rounds: Rounds after which the run stopped, `None` for all.
     """
     _checks.delta(delta=delta)
@@ -447,8 +447,8 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
 
   Args:
     num_records: Number n of records that one party holds.
-    delta: Delta of each record, `None` for 1 / n^2.
-
+    delta: Delta of each record, `None` for 1 / n^2. That is too large if n is
+      below 4.
   Raises:
     ArgumentError: If delta is so large that publishing one random record would
       meet it, if it is not above 0 and at most 0.1, or if it is `None` for a

@@ -143,7 +143,7 @@ def check_same(
     name: Name of the compared value.
     stated: Value in the file, plain JSON types.
     planned: Value from the plan.
-    tolerance: Relative tolerance of numbers.
+    tolerance: Relative tolerance of floats. Other values must be equal.
 
   Raises:
     PrivacyRefusedError: If they differ. The error has the name and both values.

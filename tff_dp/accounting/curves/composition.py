@@ -106,7 +106,8 @@ class Loss:
       almost nothing: epsilon is then infinite.
     error: Rounding error that is added to every delta.
     sums: Function that returns a `LossSum` for each direction. It is used for
-      deltas so small that `error` would be too large a share of them.
+      deltas so small that `error` would be too large a share of them. Without
+      it, these deltas have the error, too.
   """
 
   pld: privacy_loss_distribution.PrivacyLossDistribution | None
@@ -125,7 +126,8 @@ class Loss:
     """Returns functions from delta to epsilon, one for each direction.
 
     The first is for removal and the second for addition. If both directions are
-    equal, there is only one.
+    equal, there is only one. The functions never use `sums`: they return
+    infinity for a delta of at most `error`.
     """
     if self.pld is None:
       return (lambda delta: math.inf,)

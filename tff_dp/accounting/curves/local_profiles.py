@@ -42,12 +42,13 @@ class LocalReport:
   Attributes:
     profile: Privacy profile of the report.
     splits: Function from the delta of the whole release to pairs (epsilon0,
-      delta0) that hold for the report.
+      delta0) that hold for the report. Gaussian noise has many pairs, or none
+      if delta is too small.
     is_pure: Whether there is exactly one pair and its delta0 is 0.
-    strong_clones: Arguments for the shuffle bound, as pairs (name, value), if
-      another client's report is a clone with a probability that is provably
-      above exp(-epsilon0), the proven value for every randomizer. Else empty.
-      `systems.check_ins.shuffling` defines clones.
+    strong_clones: Pairs (name, value) of further arguments for the bound by
+      clones, which `systems.check_ins.shuffling` defines. The report of another
+      client is a clone with probability exp(-epsilon0). There are pairs only if
+      a larger probability is proven for this randomizer.
     together: Function that returns `count` reports as one part. `None` if the
       part follows from the profile.
   """
@@ -72,7 +73,13 @@ class LocalReport:
 
 
 def report(event: run_events.LocalRandomizerDpEvent) -> LocalReport:
-  """Returns the known facts about the report that an event describes."""
+  """Returns the known facts about the report that an event describes.
+
+  Raises:
+    TypeError: If the event is of none of the local classes of `run_events`. A
+      subclass of these classes is refused, too.
+    ArgumentError: If the epsilon of the event is above 500.
+  """
   kind = type(event)
   if kind is run_events.GaussianLocalDpEvent:
     return _gaussian_report(event.noise_multiplier)

@@ -286,10 +286,10 @@ def laws(
 ) -> tuple[loss_sums.Law, ...]:
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
-  Upper bound, like `to_pld`, but a smaller part of the tail counts as infinite
-  loss. Let d be the delta that remains at `LARGEST_EPSILON`. The part is d, and
-  about d / 500 + 1e-250 more. The result is one distribution, or with `reverse`
-  one for each direction.
+  Upper bound, like `to_pld`, but less of the tail counts as infinite loss: only
+  the delta d that remains at `LARGEST_EPSILON`, and about d / 500 + 1e-250
+  more. The result is one distribution, or with `reverse` one for each
+  direction.
 
   Args:
     profile: Profile as in `to_pld`.

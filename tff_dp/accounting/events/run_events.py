@@ -9,8 +9,8 @@ dp_accounting is `noise_multiplier / sqrt(squared_sensitivity)`.
 An event is stated for zero-out unless another relation is given: its noise is
 relative to the bound on one contribution. The factor between relations is
 `NeighboringRelation.squared_sensitivity_factor`. It must be applied exactly
-once, and only `effective_sigma` reads it. `accountants` applies it to events
-that are stated for zero-out. For other accountants `run_event` can apply it.
+once, and `effective_sigma` does so. `accountants` applies it to events that
+are stated for zero-out. For other accountants `run_event` can apply it.
 Such accountants must then be given REPLACE_SPECIAL: the Renyi accountant of
 dp_accounting never converts a Gaussian, and its PLD accountant converts under
 REPLACE_ONE only from version 0.6 on.
@@ -153,6 +153,15 @@ def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
 
   The parts are in order, without those that release nothing. A part that occurs
   at several places is listed at each.
+
+  Args:
+    event: The composition, or a single event.
+    count: Number of times that it happens.
+
+  Raises:
+    TypeError: If `event` is not a `DpEvent`.
+    ArgumentError: If the count of a `SelfComposedDpEvent` is not an integer of
+      at least 0.
   """
   if not isinstance(event, dp_accounting.DpEvent):
     raise TypeError(

@@ -68,13 +68,13 @@ class Certificate:
     epsilon: Smallest epsilon of the candidates, infinity if none is finite.
     delta: Delta at which epsilon holds.
     bound: Name of the candidate that gives epsilon.
-    candidates: All bounds that were tried. The first is 'none', which claims
-      no amplification.
+    candidates: All bounds that were considered. The first is 'none', which
+      claims no amplification.
     epsilon_no_amplification: Epsilon without amplification by clients' coins,
       by shuffling, or by a server that keeps messages secret.
     neighboring_relation: Relation under which epsilon holds.
     bound_asked_for: 'best', or the one bound that was requested.
-    leaves: Events that make up the certified event.
+    leaves: Events that make up the certified event, each once.
     derived_sources: Pages of the docs with this project's own proofs that
       epsilon needs.
   """
@@ -156,7 +156,11 @@ class Certificate:
     return tuple(said)
 
   def to_json(self) -> dict[str, Any]:
-    """Returns everything as JSON types, with infinity as 'inf'."""
+    """Returns the certificate as JSON types, with infinity as 'inf'.
+
+    `leaves`, `bound_asked_for` and `derived_sources` are not in it. The
+    assumptions and the warnings come from them.
+    """
     number = rounding.to_json_number
     return {
         'epsilon': number(self.epsilon),
@@ -195,13 +199,15 @@ def amplify(
       without amplification.
     neighboring_relation: Relation to account under. Default: replace-one if any
       part is stated for it, else zero-out.
-    published_proofs: Whether to use only bounds with a published proof.
+    published_proofs: Whether to use only bounds with a published proof. Then
+      the slow ones are computed, too.
 
   Raises:
-    PrivacyRefusedError: If no single relation covers all parts of the event, or
-      if a part is neither a noised sum nor an event of a protocol.
+    PrivacyRefusedError: If a part does not hold under the relation, or if a
+      part is neither a noised sum nor an event of a protocol.
     TypeError: If the bounds on a part are unknown, as for a foreign subclass.
-    ArgumentError: If `bound` is a bound on none of the parts.
+    ArgumentError: If `bound` is a bound on none of the parts, or if delta is
+      out of range.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   leaves = run_events.leaves(event)

@@ -361,6 +361,7 @@ def epsilon(
 
   Raises:
     PrivacyRefusedError: If the relation or the method does not cover the event.
+    TypeError: If a part of the event has no rules.
   """
   leaves = run_events.leaves(event)
   relation = bounds.relation_for(leaves, asked)
@@ -396,6 +397,7 @@ def delta(
 
   Raises:
     PrivacyRefusedError: If the relation or the method does not cover the event.
+    TypeError: If a part of the event has no rules.
   """
   leaves = run_events.leaves(event)
   relation = bounds.relation_for(leaves, asked)

@@ -37,8 +37,8 @@ class ParticipationLimits(NamedTuple):
 
   Attributes:
     min_index_gap: Smallest difference between the indices of two rounds in
-      which one client takes part (1 allows every round). If a client takes part
-      at most once, the gap does not matter and equals `num_rounds`.
+      which one client takes part (1 allows every round). It does not matter if
+      a client takes part at most once.
     max_participations: Largest number of rounds in which one client takes part.
   """
 
@@ -56,8 +56,10 @@ def tree_lengths(
 ) -> tuple[int, ...]:
   """Returns the number of rounds of each noise tree, in order.
 
-  A tree ends after `restart_every` rounds. The last one may be shorter. `None`
-  means one tree for the whole run.
+  Args:
+    num_rounds: Number of rounds of the run.
+    restart_every: Number of rounds per tree. The last tree may be shorter.
+      `None` means one tree for the whole run.
   """
   _checks.integer_at_least(1, num_rounds=num_rounds)
   _checks.optional_integer_at_least(1, restart_every=restart_every)
@@ -81,7 +83,11 @@ class ParticipationPattern(abc.ABC):
 
   @abc.abstractmethod
   def limits(self, *, restart_every: int | None = None) -> ParticipationLimits:
-    """Returns the tightest limits that hold for the whole run."""
+    """Returns the limits that the promise sets over the whole run.
+
+    Args:
+      restart_every: Number of rounds per noise tree, `None` for one tree.
+    """
 
   @abc.abstractmethod
   def describe(self) -> str:

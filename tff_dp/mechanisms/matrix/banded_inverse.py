@@ -28,8 +28,8 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
   """Public description of banded-inverse noise.
 
   The sensitivity comes from the coefficients of C. They are the coefficients of
-  the series 1 / d(x) with d(x) = sum_j d_j x^j. It is exact if the
-  coefficients of C are non-negative and never increase, as for `square_root`.
+  the series 1 / d(x) with d(x) = sum_j d_j x^j. The sensitivity is exact if
+  they are non-negative and never increase, as for `square_root`.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.

@@ -45,8 +45,8 @@ _LARGEST_SUM = 0.95
 _LEAST_WEIGHT = 1e-4
 
 Parameters = tuple[tuple[float, ...], tuple[float, ...]]
-# A list for each entry: the fields of its `Key`, weights, decays. Numbers are the
-# shortest that read back as the same float32.
+# A list for each entry: the fields of its `Key`, weights, decays. Numbers are
+# the shortest that read back as the same float32.
 TABLE = pathlib.Path(__file__).with_name('blt_table.json')
 
 
@@ -254,9 +254,9 @@ def search(
 ) -> Parameters:
   """Returns (weights, decays) with small sqrt(S2 V), see the module docstring.
 
-  S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible. The
-  result has values that `Blt` allows. It is never worse than the result with
-  fewer buffers, because the C of that result is among the candidates.
+  S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible.
+  `Blt` allows the result. It is never worse than the result with fewer buffers,
+  because the C of the latter is among the candidates.
   Candidates are compared after rounding to float32, as they will be used.
   Weights and decays are float32 numbers of shape [num_buffers]. The buffer with
   the largest decay is the first.

@@ -63,7 +63,7 @@ def first(coefficients: Sequence[float] | np.ndarray, n: int) -> np.ndarray:
 
 
 def matrix(coefficients: Sequence[float] | np.ndarray, n: int) -> np.ndarray:
-  """Returns the lower-triangular matrix itself, shape [n, n]."""
+  """Returns the lower-triangular matrix of the coefficients, shape [n, n]."""
   return linalg.toeplitz(first(coefficients, n), np.zeros(n))
 
 
@@ -253,7 +253,7 @@ class Objective:
   def through_inverse(
       self, inverse: np.ndarray, by_inverse: np.ndarray
   ) -> np.ndarray:
-    """Returns a gradient with respect to c, given that with respect to 1 / c.
+    """Turns a gradient with respect to 1 / c into one with respect to c.
 
     If the series c changes by a small dc, the series 1 / c changes by
     -dc / c^2.
@@ -289,7 +289,7 @@ class Objective:
   def adjoint_product(
       self, factor: np.ndarray, gradient: np.ndarray
   ) -> np.ndarray:
-    """Returns a gradient with respect to x, given that of a product with x.
+    """Turns a gradient with respect to a product into one for its factor x.
 
     Args:
       factor: Other factor of the product.

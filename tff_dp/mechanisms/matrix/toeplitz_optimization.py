@@ -64,6 +64,10 @@ def optimize_banded(
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, `None` for one tree.
+
+  Raises:
+    ArgumentError: If a client may be in a tree several times, and `num_bands`
+      is above the `min_index_gap`.
   """
   _checks.integer_at_least(1, num_bands=num_bands)
   search = _Search(pattern, error, workload, restart_every)
@@ -91,9 +95,9 @@ def optimize_toeplitz(
 ) -> Coefficients:
   """Returns coefficients c_0 = 1, .., c_{n-1} of a C with small error.
 
-  *Heuristic*. Neither the square root nor the banded optimum with as many bands
-  as `min_index_gap` allows has a smaller error. S2 is exact. The result
-  has one float32 number per round of a tree.
+  *Heuristic*. The error is at most the error of the square root, and of the
+  local minimum with as many bands as `min_index_gap` allows. S2 is exact. The
+  result has one float32 number per round of a tree.
 
   Args:
     pattern: Rounds in which one client may take part.

@@ -60,6 +60,10 @@ def build_allocation_sgd(
       number of clients of a slot is also released, although it is secret in
       this protocol.
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
+
+  Raises:
+    ArgumentError: If a value is outside its range, or if the plan is of another
+      kind.
   """
   protocol_training.protocol_of(
       plan,

@@ -147,6 +147,10 @@ def build_shuffled_check_in_sgd(
     divisor: Public constant, `None` for the number of reports.
     **options: `server_learning_rate` and the other options of
       `build_check_in_sgd`, except `slots_per_update`.
+
+  Raises:
+    ArgumentError: If a value is outside its range, or if the plan is of another
+      kind.
   """
   protocol_training.protocol_of(
       plan, plan_lib.CheckInPlan, shuffled.ShuffledCheckIn

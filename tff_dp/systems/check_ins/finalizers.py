@@ -110,7 +110,7 @@ def build_check_in_finalizer(
 
   `state`: `OrderedDict(optimizer, collected, num_collected, num_steps,
   num_updates)`, and `averaging` if there is an average. `collected` is the sum
-  of the reports since the last update.
+  of the reports since the last update, and `num_collected` their number.
 
   `measurements`: `num_updates`, the number of updates so far.
 

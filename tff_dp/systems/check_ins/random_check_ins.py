@@ -201,14 +201,15 @@ def expected_dummies_fixed_window(
 
 
 def expected_dummies_sliding_window(num_clients: int, *, window: int) -> float:
-  """Returns the expected number of updates for which nobody checks in.
+  """Returns the expected number of steps with an update and no check-in.
 
-  Exact: (n - m + 1) (1 - 1/m)^m for n clients and a window of m, over the n - m
-  + 1 steps from m on that update the model (arXiv:2007.06605, proposition 4.4).
+  Exact: (n - m + 1) (1 - 1/m)^m for n clients, n steps and a window of m. The n
+  - m + 1 steps from m on update the model (arXiv:2007.06605, proposition 4.4).
   This is not a statement about privacy.
 
   Args:
-    num_clients: Number of clients n, at least m. One wakes at each step.
+    num_clients: Number of clients n, at least m. One wakes at each step, so
+      there are as many steps.
     window: Window m.
   """
   _checks.integer_at_least(1, window=window)
@@ -341,7 +342,7 @@ def _expm1(value: float) -> float:
 def step_epsilons(
     *, local_epsilon: float, num_slots: int, check_in_probability: float = 1.0
 ) -> np.ndarray:
-  """Returns eps_i of steps 1..m, increasing, shape [m].
+  """Returns eps_i of steps 1..m, non-decreasing, shape [m].
 
   Upper bound on the epsilon of the report of step i, given all reports before
   it.

@@ -119,8 +119,8 @@ class CloneRule:
 
   Attributes:
     clone: Probability that another client's report is a clone.
-    revealed: Probability that nothing is assumed of another client's report.
-      The bound then gives that report to the adversary.
+    revealed: Probability that another client's report is given to the
+      adversary, because the bound assumes nothing about it.
     relevant: Probability that the target's report has one of the two types.
   """
 
@@ -180,7 +180,7 @@ def surcharged(
     expected_others: float,
     check_in_rate: float,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of (e0, d0)-LDP reports, from one of e0-LDP ones.
+  """Returns the profile of (e0, d0)-LDP reports, given one of e0-LDP reports.
 
   Upper bound: at epsilon = ln E the profile grows by (2 g + E - 1) tau, with g
   the check-in rate and tau = d0 (exp(-e0) (1 + 1 / (1 + exp(e0))) Ex[others] +

@@ -182,7 +182,11 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
     return np.bincount(slots, minlength=num_slots), winners
 
   def expected_dummy_updates(self, population):
-    """See base class."""
+    """See base class.
+
+    Exact only for a population of `num_rounds` clients. Another population is
+    counted as a pass with as many steps.
+    """
     return random_check_ins.expected_dummies_sliding_window(
         population, window=self.window
     )
