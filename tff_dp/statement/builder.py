@@ -103,7 +103,7 @@ class Occasion:
   """Everything that a statement depends on, beside the plan.
 
   Attributes:
-    delta: Target delta, in (0, 1).
+    delta: Target delta, above 0 and at most 0.1.
     observed: Facts about the rounds so far, `None` before round 1. It has
       `num_rounds` (the rounds that have begun), a `sentence` about them, and a
       `warning` or `None`.
@@ -315,7 +315,7 @@ def _replace_one(
 ) -> float | str:
   """Returns epsilon under replace-one adjacency, of the rounds so far.
 
-  Before round 1, it is that of all planned rounds.
+  Before round 1, it is for all planned rounds.
   """
   relation = run_events.NeighboringRelation.REPLACE_ONE
   if plan.neighboring_relation == relation or headline['epsilon'] == _INFINITE:
@@ -379,7 +379,11 @@ def _warnings(
 
 
 def readable(described: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns parameters for readers: 'none' for `None`, long lists shortened."""
+  """Returns parameters for readers.
+
+  `None` becomes 'none'. A list becomes a text, shortened if it has more than 8
+  numbers.
+  """
   return {name: _readable(value) for name, value in described.items()}
 
 

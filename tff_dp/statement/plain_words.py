@@ -108,7 +108,10 @@ def is_void(content: Mapping[str, Any]) -> bool:
 
 
 def is_verified(content: Mapping[str, Any]) -> bool:
-  """Returns whether the process of a statement was checked."""
+  """Returns whether no warning says that no process was checked.
+
+  A statement that guarantees nothing has no such warning.
+  """
   return not any(
       warning.startswith(NOT_VERIFIED) for warning in content['warnings']
   )

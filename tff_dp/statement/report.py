@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report: a statement as an HTML page, with charts of the run's metrics.
 
-The page is one file. It loads nothing and runs no script. It says what the
-statement says, and adds no number but released metrics.
+The page is one file. It loads nothing and runs no script. To the content of the
+statement it adds only numbers that the run has released (`Course`).
 """
 
 from collections.abc import Callable, Mapping
@@ -66,6 +66,9 @@ def page(statement: Any, course: Optional[Course] = None) -> str:
     statement: A `PrivacyStatement`.
     course: Course of the run that the statement is about. `None` for a plan, or
       if only the statement is known.
+
+  Raises:
+    ImportError: If jinja2 is not installed.
   """
   return _template().render(_context(statement.to_json(), course), is_page=True)
 

@@ -114,6 +114,7 @@ class PrivacyStatement:
     Raises:
       PrivacyRefusedError: If the schema or its version is unknown, or if the
         statement is incomplete.
+      ArgumentError: If no system has the statement's kind.
     """
     is_known = (
         content.get('schema') == SCHEMA
@@ -157,6 +158,9 @@ def required_names(kind: str) -> dict[str, tuple[str, ...]]:
 
   Args:
     kind: The plan's kind.
+
+  Raises:
+    ArgumentError: If no system has this kind.
   """
   more = systems.of(kind).points
   return {
@@ -168,9 +172,13 @@ def required_names(kind: str) -> dict[str, tuple[str, ...]]:
 def _check_complete(
     headline: Mapping[str, Any], points: Mapping[str, Any]
 ) -> None:
-  """Raises if a required value is missing, or if any value is empty.
+  """Raises `PrivacyRefusedError` if a statement is not complete.
 
-  Also raises for a point that is not one of the twelve.
+  It is not complete if
+
+  * a required value is missing,
+  * a value of a point or a warning is empty, or
+  * a point is not one of the twelve.
   """
   kind: Any = headline.get('kind')
   required = required_names(kind)

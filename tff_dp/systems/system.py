@@ -180,8 +180,8 @@ class Training:
     Args:
       plan: Plan of the system.
       clients: A `tff.simulation.datasets.ClientData`, or a source of clients.
-      schedule_seed: Public seed of the schedule. It must be 0 if clients
-        decide themselves.
+      schedule_seed: Public seed of the schedule. It must be 0 if no public
+        schedule chooses the clients, as where they decide themselves.
 
     Raises:
       ArgumentError: If clients or seed do not fit the plan.

@@ -84,7 +84,8 @@ def build_dp_ftrl(
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.
 
   Raises:
-    ArgumentError: If a value is outside its range.
+    ArgumentError: If a value is outside its range, or if `server_optimizer`
+      comes with an argument that it replaces.
   """
   if client_weighting is not _UNIFORM:
     raise _checks.ArgumentError(

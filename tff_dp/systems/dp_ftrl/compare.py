@@ -84,7 +84,7 @@ def add_arguments(parser: errors.Parser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-  """Compares the mechanisms, and prints or draws the result."""
+  """Compares the mechanisms, prints the result, and draws it with `--plot`."""
   _checks.integer_at_least(1, rounds=arguments.rounds)
   asked = (*arguments.names, *(arguments.mechanisms or ()))
   names = tuple(dict.fromkeys(asked or catalogue.BY_NAME))

@@ -352,16 +352,16 @@ def _assume(what: str) -> None:
 def _set_gap(arguments: argparse.Namespace) -> bool:
   """Returns whether flags limit how often a client takes part.
 
-  They also do if they give a population without a cohort. Then the gap 1, every
-  client in every round, is assumed.
+  If the flags give a population without a cohort, the result is True and the
+  gap 1 is assumed, which allows every client in every round.
 
   Args:
-    arguments: The flags. `min_index_gap` is set if it follows from others, and
-      stderr then says so.
+    arguments: The flags. `min_index_gap` is set if it follows from others or is
+      assumed, and stderr then says so.
 
   Raises:
-    ArgumentError: If the gap is larger than the population allows, or a number
-      is out of range.
+    ArgumentError: If `min_index_gap` is larger than population and cohort
+      allow, or if the cohort is not from 1 to the population.
   """
   known = ('min_index_gap', 'min_rounds_between', 'max_participations')
   if arguments.participation != 'min-separation':
@@ -460,11 +460,11 @@ def _longest_affordable(
 ) -> plan_lib.DpFtrlPlan:
   """Returns the plan with the most rounds within the budget.
 
-  No more rounds than `_most_rounds` are tried. The squared sensitivity of trees
-  and of independent noise never falls as rounds are added. That of mechanisms
-  that are optimised for each number of rounds might fall a little. Then the
-  result fits the budget, and one more round does not, but a larger number of
-  rounds might.
+  No more rounds than `_most_rounds` are tried. As rounds are added, the squared
+  sensitivity of trees and of independent noise never falls. If a mechanism is
+  optimised for each number of rounds, its squared sensitivity might fall a
+  little. Then the result fits the budget, and one more round does not, but a
+  larger number of rounds might.
 
   Args:
     arguments: The flags, with a noise multiplier.

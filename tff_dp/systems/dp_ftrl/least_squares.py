@@ -62,11 +62,12 @@ def num_moments(num_features: int) -> int:
 def bounded_samples(x, y, *, feature_norm_bound: float):
   """Returns the samples, scaled and clipped to their declared bounds.
 
-  A sample with a NaN, an infinity or a norm beyond float32 becomes zero.
+  A sample becomes zero if it has a NaN or an infinity, or if its squared norm
+  is beyond float32.
 
   Args:
-    x: Features, shape [batch, num_features].
-    y: Labels, shape [batch], which are clipped to [-1, 1].
+    x: Features, float32 of shape [batch, num_features].
+    y: Labels, float32 of shape [batch], which are clipped to [-1, 1].
     feature_norm_bound: Bound on the L2 norm of each row of `x`.
   """
   norms = tf.norm(x, axis=1)

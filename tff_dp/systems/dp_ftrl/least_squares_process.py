@@ -52,9 +52,10 @@ def build_least_squares(
   would forget all samples of earlier trees. The model does not jump at a
   restart, and the final noise of finished trees stays in the sums.
 
-  The server's state holds the sums, one vector as large as a client's update,
-  and with `averaging` one more model. A round costs one eigendecomposition, of
-  order num_features^3.
+  Beside the model and the mechanism's noise (`Mechanism.state_copies` vectors
+  as large as a client's update), the server's state holds the sums, one more
+  such vector, and with `averaging` one more model. A round costs one
+  eigendecomposition, of order num_features^3.
 
   Args:
     plan: A `DpFtrlPlan` without adaptive clipping. Its `l2_norm_clip` bounds
@@ -130,7 +131,8 @@ def _build_client_work(
   """Returns the client work that sums up the moments of a client's samples.
 
   The measurements are the mean loss of the model before the round and the
-  number of examples. They have no noise, like those of TFF's client work.
+  number of examples. They have no noise, like the measurements of TFF's client
+  work.
   """
   data_type = tff.SequenceType(
       collections.OrderedDict(

@@ -239,8 +239,8 @@ class DpFtrlPlan(base.Plan):
   ) -> tuple[guesses.Profile, ...]:
     """See base class. Returns one profile, whose first pair has epsilon 0.
 
-    Each delta is that of a Gaussian mechanism with `sigma()`, which is exact,
-    plus `missing_delta`, because the draws of a computer are bounded.
+    Each delta is the exact delta of a Gaussian mechanism with `sigma()`, plus
+    `missing_delta`, because the draws of a computer are bounded.
     """
     del is_amplified
     sigma = self.sigma(num_rounds=num_rounds)

@@ -52,8 +52,8 @@ class Guarantee(NamedTuple):
     total_epsilon: Epsilon of all participations of a client. This is the
       headline number.
     total_delta: Delta of all participations, 0 if `total_epsilon` is pure.
-    pure_total_epsilon: Epsilon of all participations at delta 0, infinite for
-      Gaussian noise.
+    pure_total_epsilon: Epsilon of all participations at delta 0. It is infinite
+      for Gaussian noise, but 0 without participations.
   """
 
   model_epsilon: float
@@ -80,8 +80,9 @@ def guarantee(
     plan: A `tff_dp.DrawAndDiscardPlan`.
     participations: Largest number of participations of any one client. Default:
       the cap of the plan.
-    delta: Delta of all participations together, in (0, 1). None means pure
-      epsilon for Laplace noise, and the step's delta for Gaussian noise.
+    delta: Delta of all participations together, above 0 and at most 0.1. None
+      means pure epsilon for Laplace noise, and the step's delta for Gaussian
+      noise.
   """
   cap, step, num_params = plan.max_participations, plan.step, plan.num_params
   if participations is None:
@@ -123,8 +124,8 @@ def epsilon(
 ) -> float:
   """Returns epsilon of one client's reports, for replace-one.
 
-  The result equals `guarantee(...).total_epsilon` at that delta. Without noise
-  it is infinite, but 0 for 0 participations.
+  With noise, the result equals `guarantee(...).total_epsilon` at that delta.
+  Without noise it is infinite, or 0 for 0 participations.
 
   Args:
     step: The `client_steps.ClientStep` that the clients run.

@@ -17,10 +17,10 @@ finite counts as zero. A client without examples sends B + noise.
 
 Coins and noise come from 128 bits of the machine that runs the client, fresh in
 every run. No seed reaches them. With `client_keys` they follow instead from a
-secret key of the client, from the round and from the un-noised model. If a
-round is repeated on the same data and instances, each client then sends the
-same report bit for bit, which reveals nothing more. With other data all noise
-is different.
+secret key of the client and from the round, and the noise also from the
+un-noised model. If a round is repeated on the same data and instances, each
+client then sends the same report bit for bit, which reveals nothing more. If
+the un-noised model differs, all noise is different.
 
 Source: arXiv:1807.04369, section 3.
 """
@@ -46,7 +46,7 @@ _MARGIN = 1e-9
 
 
 class Sums(NamedTuple):
-  """Un-noised sums over the clients of a round.
+  """Un-noised sums over the examples of one client, or of all in a round.
 
   Attributes:
     loss: Sum of the loss over examples.

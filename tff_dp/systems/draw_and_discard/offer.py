@@ -19,12 +19,15 @@ _LEARNING_RATE = 0.001
 def draw_and_discard(setting: offers.Setting) -> offers.Offer:
   """Returns the offer of draw and discard with Gaussian noise.
 
+  The error of the offer is sqrt(k / B) s, for k instances, B reports in a round
+  and noise of std s in a report. This is the noise of the mean model over its
+  move in a round. For the mean of B reports it would be s / sqrt(B).
+
   The mean of k instances moves by 1/k of a step with every update. Each
   instance is a chain of updates back to the first model, and gets one of k
-  updates. After R updates with noise std s, an instance has noise of variance R
-  s^2 / k. Averaging instances only removes the noise by which they differ. With
-  B reports in a round, the standard deviation of this noise over the move of
-  the mean is sqrt(k / B) s. For the mean of B reports it would be s / sqrt(B).
+  updates. So after R updates, an instance has noise of variance R s^2 / k.
+  Averaging instances only removes the noise by which they differ.
+
   Heuristic: this holds for clients one after the other and steps that do not
   depend on the model, up to terms that do not grow with R.
   """

@@ -157,10 +157,10 @@ class DrawAndDiscardPlan(base.Plan):
     """Returns epsilon and its meaning, see base class.
 
     Args:
-      delta: Target delta, in (0, 1). With `None` epsilon is the sum of the pure
-        epsilons of the reports, which is infinite for Gaussian noise. The delta
-        of the result is then `missing_delta`, because the real draws are
-        bounded.
+      delta: Target delta, above 0 and at most 0.1. With `None` epsilon is the
+        sum of the pure epsilons of the reports, which is infinite for Gaussian
+        noise. The delta of the result is then `missing_delta`, because the real
+        draws are bounded.
       num_rounds: Rounds after which the run stops, `None` for all.
       **options: See base class.
     """
@@ -230,11 +230,11 @@ class DrawAndDiscardPlan(base.Plan):
 
     Args:
       epsilon: Epsilon of all participations of a client.
-      delta: Delta of all participations of a client.
+      delta: Delta of all participations of a client, above 0 and at most 0.1.
 
     Raises:
-      ArgumentError: If there is a spam filter. A filter fits one noise scale,
-        so calibrate first.
+      ArgumentError: If a value is out of range, or if there is a spam filter. A
+        filter fits one noise scale, so calibrate first.
       PrivacyRefusedError: If clients add no noise.
     """
     _checks.positive(epsilon=epsilon)

@@ -3,11 +3,11 @@
 """The pool of models at the server: how it begins, and how reports change it.
 
 The models of a round arrive at once. They are put into a uniformly random
-order, then written one by one. Each one overwrites a separately drawn model, so
-a later one may overwrite an earlier one. All coins are the server's and follow
-from a key in the state and the round, so a resumed run repeats them. The
-guarantee does not need them to be secret, because a report is noised before it
-leaves the client.
+order, then written one by one. Under draw and discard, each one overwrites a
+separately drawn model, so a later one may overwrite an earlier one. All coins
+are the server's and follow from a key in the state and the round, so a resumed
+run repeats them. The guarantee does not need them to be secret, because a
+report is noised before it leaves the client.
 
 A model that is not finite, or that the spam filter refuses, is counted and
 never stored. The length of a report is part of its type.
@@ -33,12 +33,12 @@ _ORDER, _PLACE = range(2)
 
 
 class Pool(NamedTuple):
-  """State of the server. Everything in it comes from noised models.
+  """State of the server. Nothing in it comes from data without noise.
 
   Attributes:
     instances: Models, float32 of shape [models, p].
-    pending: Sum of updates that wait for their batch, float32 of shape [p], or
-      [0] for other strategies.
+    pending: Sum of the updates that wait until their batch is full, float32 of
+      shape [p]. The shape is [0] unless the strategy is 'server_batch'.
     num_pending: Number of updates in `pending`, int64.
     key: Root key of the server's coins, int64 of shape [2].
     round: Number of finished rounds, int64.
@@ -97,7 +97,8 @@ def set_weights(rules: Rules, pool: Pool, weights: tf.Tensor) -> Pool:
   """Returns the pool around other weights, with the spread of a new pool.
 
   Equal copies would not work: they are not a sample of the stationary
-  distribution, and a spam filter would refuse every report.
+  distribution, and a spam filter would refuse every report. Updates that wait
+  for their batch are dropped.
 
   Args:
     rules: Rules of the pool.
@@ -130,7 +131,8 @@ def apply_reports(
   Returns:
     The pool, and an `OrderedDict` of int32 scalars: `num_reports`, all reports;
     `num_stored`, those that were written to a model or put into a batch;
-    `num_not_finite` and `num_spam`, those that were refused.
+    `num_not_finite` and `num_spam`, those that were refused. Under
+    'accept_1_over_k' a report may be neither stored nor refused.
   """
   strategy = rules.strategy
   key = streams.fold_in(streams.domain_key(pool.key, _COINS), pool.round)
@@ -214,6 +216,8 @@ def apply_reports(
 
 def spread(instances: tf.Tensor) -> tf.Tensor:
   """Returns the sample variance of each weight, denominator k - 1, shape [p].
+
+  It is 0 for a single instance.
   """
   num_models = instances.shape[0]
   if num_models == 1:

@@ -38,8 +38,8 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
 
   `get_model_weights` returns the mean of the instances. `set_model_weights`
   spreads fresh instances around other weights. Metrics at the server are counts
-  of reports and the spread of the instances. They come from noised reports and
-  cost nothing.
+  of reports, and how far apart the instances are. They come from noised reports
+  and cost nothing.
 
   Attributes:
     plan: Plan that the process was built from. The plan's numbers are void if
@@ -90,8 +90,9 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
         round runs, so a round that fails counts too.
 
     Raises:
-      PrivacyRefusedError: If a client would exceed its cap, or the plan has no
-        further round. Then nobody is charged, and nothing runs.
+      PrivacyRefusedError: If a client would exceed its cap or is named twice
+        ('a' and b'a' are one client), or if the plan has no further round. Then
+        nobody is charged, and nothing runs.
     """
     ledger.commit(clients, ledger.num_rounds + 1)
     with _failures.naming_clients(list(clients)):

@@ -46,9 +46,9 @@ _POOLS = 1 << 12
 class SpamFilter:
   """The rule by which returned models are refused.
 
-  For weight l, s_l is the spread of the instances, and the score z_l is the
-  distance of the returned weight from their mean, in units of s_l (see the
-  module docstring). A model is refused under the rule
+  For weight l, s_l is the standard deviation over the instances. The score z_l
+  is the distance of the returned weight from their mean, in units of s_l (see
+  the module docstring). A model is refused under the rule
 
   * 'any', if some abs(z_l) >= threshold,
   * 'fraction', if the share of l with abs(z_l) >= threshold is above `bound`,
@@ -60,8 +60,8 @@ class SpamFilter:
     threshold: Threshold of the rule, above 0.
     rule: Name of the rule: 'any', 'fraction' or 'norm'.
     bound: Largest accepted share for 'fraction', in [0, 1), else None.
-    min_spread: A smaller s_l counts as this number, above 0, in units of the
-      weights. It is needed because the instances may agree on a weight.
+    min_spread: A smaller s_l counts as this number. It is above 0, in units of
+      the weights. It is needed because the instances may agree on a weight.
     false_rejection_rate: Share of honest updates that are refused, as measured
       by `calibrate_spam_filter`. None if it was not measured.
     facts: Settings for which the rate was measured, and how sure it is.
@@ -158,7 +158,8 @@ def calibrate_spam_filter(
     fraction_threshold: Threshold on abs(z) for the rule 'fraction'. Default:
       abs(z) reaches it in a share `target_rate` / 2 of the weights of honest
       updates.
-    spread_floor: `min_spread` as a share of the stationary standard deviation.
+    spread_floor: `min_spread` as a share of the stationary standard deviation,
+      in (0, 1).
     allows_full_step: Whether the update's own step is counted at its bound.
     num_samples: Number of pools of each set, at least 2 / target_rate. Default:
       20 / target_rate, rounded up. The time grows with num_samples * k * p.

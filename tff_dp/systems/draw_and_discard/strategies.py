@@ -143,8 +143,9 @@ def stationary_variance(
 ) -> float:
   """Returns the stationary spread S*(k, m) = k sigma^2 (1 - q1)/(1 - q2).
 
-  Exact without gradients. The spread is k sigma^2/2 for m = 1 and tends to k
-  sigma^2 for m far above k. One instance has no spread, so the result is 0.
+  The module docstring defines the spread, q1 and q2. Exact for draw and discard
+  without gradients. The spread is k sigma^2/2 for m = 1 and tends to k sigma^2
+  for m far above k. One instance has no spread, so the result is 0.
 
   Args:
     num_instances: Number of instances k, at least 1.

@@ -346,7 +346,8 @@ def _epsilon(
     delta: float,
     relation: run_events.NeighboringRelation,
 ) -> float:
-  """Returns epsilon of `num_rounds` rounds, at most that without sampling."""
+  """Returns epsilon of `num_rounds` rounds, at most epsilon without sampling.
+  """
   plain = _unsampled_epsilon(noise_multiplier, num_rounds, delta, relation)
   if rate == 1 or plain == math.inf or noise_multiplier < _LEAST_NOISE:
     return plain

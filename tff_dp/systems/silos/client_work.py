@@ -8,10 +8,10 @@
 
 K is the silo's constant and never the realised size of the batch. A silo with
 an empty batch sends noise alone. C, K, sigma and scale come with the silo's
-data. Coins follow from a secret key of the silo, the model and the round, and
-the noise also from g. So a repeated round repeats its message, and any other
-message has other noise. A silo without a key takes fresh entropy of its machine
-each time, and then no message is ever repeated.
+data. Coins follow from a secret key of the silo, the model and the round. The
+noise also depends on g and on the metrics. So a repeated round repeats its
+message, and any other message has other noise. A silo without a key takes fresh
+entropy of its machine each time, and then no message is ever repeated.
 
 Source: arXiv:2106.09779, algorithms 1 and 2, with replace-one adjacency of
 records: g moves by at most 2 C / K.
@@ -48,7 +48,8 @@ def round_key(terms, round_index, trainable) -> tf.Tensor:
   """Returns the secret key of one silo's round, int64 of shape [2].
 
   The key depends on the model. So a silo that is asked for the same round with
-  another model draws other coins.
+  another model draws other coins. If the terms hold no key, each call returns
+  another one.
 
   Args:
     terms: Terms of the silo.

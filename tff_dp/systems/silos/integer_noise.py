@@ -11,9 +11,10 @@ move of exactly h.
 A silo draws from a `table`. The value `lower + i` has the weight w_i =
 round(2^62 P(X = lower + i)). The most likely value also gets the remainder of
 the rounding. So all weights add up to 2^62, and 62 uniform bits pick a value.
-Values outside of the table, 14 standard deviations away, are never drawn.
-`distance` bounds the total variation between a draw and its distribution. The
-epsilon of a sum includes the cost of this distance.
+The table ends 14 standard deviations and 40 values from the mean, if the
+distribution does not end before. Values outside of it, and values of weight 0,
+are never drawn. `distance` bounds the total variation between a draw and its
+distribution. The epsilon of a `SumPlan` includes the cost of this distance.
 """
 
 from collections.abc import Sequence
@@ -210,7 +211,8 @@ def renyi_per_square(
   Renyi divergence of order alpha inside a window in which f and the moved f
   have mass. The first result has one number for each order. The second bounds
   the probability that one coordinate is outside of the window. A shift by a
-  vector s costs at most the first result times ||s||^2.
+  vector s costs at most the first result times ||s||^2. If the table is hardly
+  wider than 2 largest_shift, the results are infinity and 1.
 
   Args:
     law: Distribution f of each coordinate.
@@ -249,18 +251,24 @@ def renyi_per_square(
 def rounded_l2_distance(distance: float, *, dimension: int) -> float:
   """Returns the L2 distance of two vectors after rounding. Upper bound.
 
-  The smaller of distance + sqrt(d) and sqrt(d) ceil(distance). Both vectors are
-  rounded with the same coins (joint convexity), so no coordinate of their
-  difference changes by 1 or more.
+  The result is the smaller of distance + sqrt(d) and sqrt(d) ceil(distance).
+  Both vectors are rounded with the same coins (joint convexity), so no
+  coordinate of their difference changes by 1 or more.
+
+  Args:
+    distance: L2 distance before rounding, in grid steps.
+    dimension: Length d of the vectors.
   """
   root = math.sqrt(dimension)
   return min(float(distance) + root, root * math.ceil(distance))
 
 
 def rounded_l1_distance(l2_distance: float, *, dimension: int) -> float:
-  """Returns min(sqrt(d), D) D, the L1 distance of integer vectors.
+  """Returns min(sqrt(d), D) D, a bound on the L1 distance of integer vectors.
 
-  Upper bound, for integer vectors of L2 distance D.
+  Args:
+    l2_distance: Largest L2 distance D of the two vectors.
+    dimension: Length d of the vectors.
   """
   return float(l2_distance) * min(math.sqrt(dimension), float(l2_distance))
 

@@ -294,8 +294,8 @@ def counted(
     distance: Total variation tau.
 
   Returns:
-    The epsilon. It is infinite if tau costs all of delta, or if the search for
-    an epsilon does not end.
+    The epsilon. It is infinite if tau costs all of delta, if the epsilon would
+    be above 700, or if the search for an epsilon does not end.
   """
   guess = epsilon_at(delta)
   for _ in range(_MOST_GUESSES):
@@ -334,17 +334,20 @@ def calibrate(
 ) -> SumPlan:
   """Returns the plan with nearly the least noise of its kind in the budget.
 
-  The epsilon of the plan, an upper bound, is at most `epsilon`. A search first
-  finds the noise that is enough without the distance between draws and their
-  distributions (`SumPlan.distance`): the least number of trials for binomial
-  noise, else the least noise up to 5 parts in 10^5. If the distance matters,
-  which takes a large epsilon and a small delta, more noise is tried until it is
-  enough.
+  The epsilon of the plan, an upper bound, is at most `epsilon`. There are two
+  steps:
+
+  * A search finds the noise that is enough if draws follow their distributions
+    exactly. This is the least number of trials for binomial noise, else the
+    least noise up to 5 parts in 10^5.
+  * Draws differ a little from their distributions (`SumPlan.distance`). Where
+    this matters, more noise is tried until it is enough. This happens only for
+    a large epsilon and a small delta.
 
   Args:
     noise: Kind of noise, one of `NOISES`.
     epsilon: Privacy budget, above 0.
-    delta: Target delta, in (0, 1).
+    delta: Target delta, above 0 and at most 0.1.
     dimension: Length d of the vectors.
     grid: Number h of steps of the grid.
     records_per_silo: Number K of records of every silo in a sum.

@@ -184,7 +184,7 @@ def discrete_gaussian_concentration(
   """Returns rho of zero-concentrated DP for a sum of n discrete Gaussians.
 
   Shares of discrete Gaussian noise do not add up to a discrete Gaussian. So the
-  bound has the extra term tau, which is negligible if s is above one step.
+  bound has the extra term tau, which is negligible if s is 2 steps or more.
 
   Upper bound (arXiv:2102.06387, proposition 14): rho = eps^2 / 2, where eps^2
   is the smallest of D2^2 / (n s^2) + tau d / 2, D2^2 / (n s^2) + 2 D1 tau /
@@ -219,7 +219,7 @@ def discrete_gaussian_concentration(
 def _law_of_number(event) -> integer_noise.IntegerLaw | None:
   """Returns the distribution of all noise in a sum of numbers, or `None`.
 
-  There is no exact table for vectors and for discrete Gaussian shares.
+  It is `None` for vectors and for discrete Gaussian shares.
   """
   if event.dimension > 1:
     return None

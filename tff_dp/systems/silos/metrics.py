@@ -16,7 +16,8 @@ A share f_j of this square goes to metric j, and the rest to the gradient:
     sigma_j = B_j sigma / (2 C sqrt(f_j)),  sigma_g = sigma / sqrt(1 - sum f_j)
 
 So metrics cost no epsilon, but more noise on the gradient. This is exact for
-any sampling, because the event is that of the gradient alone with sigma.
+any sampling, because the event is the same as for the gradient alone with
+sigma.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,7 +91,7 @@ def split_noise(
 
 
 def centred(values: tf.Tensor, metrics: Sequence[PrivateMetric]) -> tf.Tensor:
-  """Returns clipped values minus the middles of their ranges.
+  """Returns clipped values minus the middles of their ranges, in float64.
 
   A NaN counts as a value of 0.
 

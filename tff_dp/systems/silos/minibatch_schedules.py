@@ -7,9 +7,10 @@ Razaviyayn, arXiv:2106.09779. AC-SA is the accelerated method of Ghadimi and
 Lan, "Optimal stochastic approximation algorithms for strongly convex stochastic
 composite optimization", parts I (2012) and II (2013).
 
-Rounds r are 1-based, arrays 0-based. F is the objective, beta its smoothness
-and mu its strong convexity. D bounds the distance of the start from the
-minimiser. V^2 bounds the variance of the mean message of a round.
+Rounds r are 1-based, arrays 0-based. F is the objective, F_i the part of silo i
+in it, beta the smoothness and mu the strong convexity of F. F* is the minimum
+of F, and w* the minimiser. D bounds the distance of the start from w*. V^2
+bounds the variance of the mean message of a round.
 """
 
 import dataclasses
@@ -327,7 +328,7 @@ def multi_stage_schedule(
     initial_gap: Bound Delta_0 >= F(w_0) - F*.
     variance: Bound V^2 on the variance of the mean message of a round.
     smoothness: Smoothness beta.
-    strong_convexity: Strong convexity mu, above 0.
+    strong_convexity: Strong convexity mu, above 0 and at most beta.
   """
   _checks.integer_at_least(1, total_rounds=total_rounds)
   _checks.positive(initial_gap=initial_gap)

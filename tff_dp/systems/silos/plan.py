@@ -106,7 +106,10 @@ class SiloPlan(plan_base.PlanOfSilos):
     self._freeze('silos', 'terms', 'absences')
 
   def _check_accounted(self, name: str, terms: silo_terms.SiloTerms) -> None:
-    """Raises `ArgumentError` if a silo adds less noise than accounted for."""
+    """Raises `ArgumentError` if a silo adds less noise than accounted for.
+
+    Also raises if `metric_stddevs` and `metric_bounds` differ in length.
+    """
     bounds = self.metric_bounds
     for index, phase in enumerate(terms.phases):
       stddevs = terms.metric_stddevs[index] if terms.metric_stddevs else ()
@@ -152,7 +155,10 @@ class SiloPlan(plan_base.PlanOfSilos):
 
   @property
   def noise_multiplier(self) -> float:
-    """Least sigma K / C of all silos and phases: noise on the sum, over C."""
+    """Least sigma K / C of all silos and phases: noise on the sum, over C.
+
+    Here sigma is the noise that is accounted for, `Phase.sigma`.
+    """
     return min(
         phase.sigma * float(phase.batch_size) / terms.l2_norm_clip
         for terms in self.terms.values()
@@ -211,7 +217,8 @@ class SiloPlan(plan_base.PlanOfSilos):
     """Returns the epsilon of a silo's messages, for its worst record.
 
     Upper bound. In a long run, slightly more rounds may be counted than
-    happened.
+    happened. The result is 0 if the silo sends nothing. Otherwise it is
+    infinite for a plan with `voids`.
 
     Args:
       delta: Target delta, in (0, 1). `None` for the delta of the silo's own

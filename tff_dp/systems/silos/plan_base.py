@@ -101,8 +101,10 @@ class PlanOfSilos(base.Plan):
   def exceeded(self, num_rounds: int) -> Optional[str]:
     """Returns a sentence about a silo whose budget is exceeded, or `None`.
 
+    Here it returns `None`. A plan whose silos have budgets overrides it.
+
     Args:
-      num_rounds: Number of rounds that count.
+      num_rounds: Number of rounds after which the run stops.
     """
     del num_rounds
     return None
@@ -238,7 +240,7 @@ class PlanOfSilos(base.Plan):
     """Returns an empty ledger that refuses the round beyond a budget.
 
     Args:
-      delta: Target delta, in (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
       epsilon: Budget of every silo at `delta`, in addition to the silos' own
         budgets. `None` for their own budgets alone.
     """

@@ -5,8 +5,8 @@
 A silo's data is `process.client_data(name, examples)`. All builders share these
 arguments:
 
-*   `model`: a `tff.learning.models.FunctionalModel` of float32 weights without
-  layers that depend on the batch.
+*   `model`: a `tff.learning.models.FunctionalModel` of trainable float32
+  weights, without layers that depend on the batch.
 *   `silos`: name -> `SiloBudget`. Each silo is calibrated alone, for its own
   records, batch and budget. With weights p_i (of all silos or of none) the
   objective is the sum of p_i F_i.
@@ -17,9 +17,9 @@ arguments:
 *   `noise_stddev`: sigma of all silos, or name -> sigma, in the place of the
   calibrated one. The guarantee then follows from this noise, and is void for 0.
 *   `published_proofs`: calibrate only with bounds that have a published proof.
-*   `label_range`: smallest and largest label. The gradient of a record with
-  another label counts as zero, silently: an error would tell everybody that
-  there is such a record.
+*   `label_range`: smallest and largest label. If a record has another label,
+  its gradient and its metrics count as zero, silently: an error would tell
+  everybody that there is such a record.
 *   `private_metrics`: metrics that are released with noise, and take a share of
   the silo's budget.
 *   `allow_unprotected_metrics`: whether to release the training loss and the
@@ -96,8 +96,8 @@ def equal_blocks(
     num_rounds: Number of rounds R.
 
   Raises:
-    ArgumentError: If a silo has fewer records than rounds, or if
-      `check_silos` fails.
+    ArgumentError: If `num_rounds` is not an integer of at least 1, if a silo
+      has fewer records than rounds, or if `check_silos` fails.
   """
   check_silos(silos)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -118,8 +118,8 @@ def equal_blocks(
 def check_silos(silos: Silos) -> None:
   """Raises `ArgumentError` unless silos and weights are complete.
 
-  There must be a silo. Either no silo has a weight, or all have weights that
-  add up to 1.
+  There must be a silo, and no name twice ('a' and b'a' are one name). Either no
+  silo has a weight, or all have weights that add up to 1.
   """
   if not silos:
     raise _checks.ArgumentError('silos', silos, 'at least one silo')
@@ -141,7 +141,9 @@ def one_phase_terms(
     l2_norm_clip: float,
     options: Options,
 ) -> dict[str, terms_lib.SiloTerms]:
-  """Returns terms, by silo, of a run whose every round draws from all records.
+  """Returns the terms of each silo, by name, for a run of one phase.
+
+  Every round draws from all records of the silo.
 
   Args:
     silos: Budgets by name, see the module docstring.

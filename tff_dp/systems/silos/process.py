@@ -32,8 +32,8 @@ class SiloProcess(tff.learning.templates.LearningProcess):
   any behaviour of the server and the other silos (arXiv:2106.09779, definition
   of ISRL-DP). With a `SecureSumPlan`, only sums over silos are opened.
 
-  `get_model_weights` returns the result of the algorithm (an average, or w_ag).
-  It is not the point that is sent out next, which is in
+  `get_model_weights` returns the result of the algorithm: an average, w_ag, or
+  the last model. The point that is sent out next may be another one. It is in
   `state.global_model_weights`. `set_model_weights` restarts from a model, but
   finished rounds and used blocks of records stay used.
 
@@ -102,7 +102,10 @@ class SiloProcess(tff.learning.templates.LearningProcess):
     Args:
       silo: Name of the silo.
       examples: Batched records, or a list of batches, always in the same order.
-        They are read batch by batch, which bounds the memory.
+
+    Raises:
+      ArgumentError: If there is no such silo, or if `terms.silo_data` refuses
+        the examples.
     """
     terms = self.plan.terms
     _checks.one_of(tuple(terms), silo=silo)
@@ -133,10 +136,10 @@ class SiloProcess(tff.learning.templates.LearningProcess):
         with `skip_round`.
 
     Raises:
-      PrivacyRefusedError: If the ledger has another number of rounds or another
-        plan than the state, if the round is beyond a silo's budget or the plan,
-        or if a secure sum has fewer silos than promised. Nobody is charged
-        then.
+      PrivacyRefusedError: If the ledger has another number of rounds than the
+        state, or another plan than the process. Also if the round is beyond a
+        silo's budget or the plan, or if a secure sum has fewer silos than
+        promised. Nobody is charged then.
     """
     data = [self.client_data(name, part) for name, part in examples.items()]
     recorded = ledger.rounds_recorded

@@ -44,12 +44,15 @@ def uses_of(leaves: run_events.Leaves) -> list[silo_events.Uses] | None:
   """Returns the messages that use a record, for each part that may contain it.
 
   Parts are the parts of a `DisjointRecordsDpEvent`. If several leaves are such
-  events, there is one result for each combination of their parts. Gaussian
-  releases that are not messages are in every result.
+  events, there is one entry for each combination of their parts. Without such
+  leaves there is one entry. Messages and Gaussian releases outside of parts are
+  in every entry.
 
-  The result is `None` if there are too many combinations, or a leaf that is
-  none of these: an event of another kind, a Gaussian release without noise or
-  with infinite noise, or a `DisjointRecordsDpEvent` that occurs more than once.
+  The result is `None` if there are more than 64 combinations, or if there is
+
+  * an event of another kind,
+  * a Gaussian release without noise or with infinite noise, or
+  * a `DisjointRecordsDpEvent` that occurs more than once.
 
   Args:
     leaves: Leaves to account for under replace-one.

@@ -120,8 +120,7 @@ class DisjointRecordsDpEvent(RecordDpEvent):
 
   Parallel composition: a record is in at most one part, and the messages of the
   other parts do not depend on it. It is public which part a record is in. So
-  the most expensive part sets the cost. At another delta it may be another
-  part.
+  the most expensive part sets the cost. Which part this is may depend on delta.
 
   Attributes:
     events: All messages of each part together: message events, or compositions

@@ -6,7 +6,7 @@ In one pass every record is in at most one block, and so in one sum. Later sums
 may depend on earlier ones. Given the other sums, only the record's own sum
 reveals anything about it. So a pass costs as much as one sum.
 
-The trust is not that of a `SiloPlan`: here the noise of the other silos counts.
+The trust differs from a `SiloPlan`: here the noise of the other silos counts.
 `silos.build_secure_sum_sgd` makes the plan, and its process carries it. Reading
 a plan needs no TensorFlow.
 """
@@ -87,6 +87,10 @@ class SecureSumPlan(plan_base.PlanOfSilos):
     dimension: Number of weights of the model.
     absences: Mapping from name to the rounds, counted from 1, in which the silo
       is absent.
+
+  Raises:
+    ArgumentError: If a value is out of range, or if a silo has too few records.
+    PrivacyRefusedError: If fewer silos than promised are present in a round.
   """
 
   silos: Mapping[str, int]

@@ -74,7 +74,7 @@ def build_secure_sum_sgd(
     num_rounds: Number of rounds R, at most the records of the smallest silo.
     l2_norm_clip: Clip norm C of the gradient of every record.
     epsilon: Budget of every record, for the noise of all silos together.
-    delta: Target delta, in (0, 1).
+    delta: Target delta, above 0 and at most 0.1.
     min_silos: Number of honest silos promised to be in every sum.
     noise: 'skellam', 'binomial' or 'discrete-gaussian'.
     grid: Number h of steps of the grid from -C to C, at most 256 with binomial
@@ -198,7 +198,7 @@ def _build_rows_work(
     *,
     label_range: gradients_lib.LabelRange,
 ) -> tff.learning.templates.ClientWorkProcess:
-  """Returns client work whose update has the gradients of K records as rows.
+  """Returns client work whose update has K clipped gradients as its rows.
 
   The rows and the key of the round stay in the silo. There, the aggregator
   encodes the rows, sums them and adds noise.

@@ -88,7 +88,7 @@ def build_replacing_finalizer(
     weights_type: Type of the model's weights.
     num_rounds: Number of rounds R.
     constraint: Set in which the model has to stay.
-    average: Average of the means w_1..w_R, or `None`.
+    average: Average of the models w_1..w_R after the rounds, or `None`.
   """
 
   def advance(step, state, weights, mean):

@@ -18,7 +18,8 @@ class SiloBudget:
     num_records: Number n of the silo's training records.
     epsilon: Largest epsilon of all the silo's messages together, for one
       record. `None` means no limit, if you choose the noise yourself.
-    delta: Delta of `epsilon`, below 1/n. Default: 1/n^2.
+    delta: Delta of `epsilon`, below 1/n and at most 0.1. Default: 1/n^2, which
+      is allowed for n of at least 4.
     weight: Weight p_i of the silo in the objective. `None` if all silos are
       equal.
   """
@@ -76,6 +77,15 @@ class SiloLedger(budget.BudgetLedger):
       round_index: Index of the round, see base class. The last recorded round
         may be recorded again only with the same silos.
       members: Names of the silos that send. `None` means those in the plan.
+
+    Returns:
+      The record, see base class. If `members` are given, they are in it under
+      'silos'.
+
+    Raises:
+      ArgumentError: If a member is no silo of the plan.
+      PrivacyRefusedError: If the round breaks plan, budget or order, or if it
+        was recorded with other silos.
     """
     if members is None or round_index > self.num_rounds:
       return super().record(round_index)

@@ -43,7 +43,7 @@ def calibrate_noise(
     num_rounds: Number of rounds R.
     l2_norm_clip: Clip norm C.
     epsilon: Privacy budget of all rounds.
-    delta: Target delta, in (0, 1).
+    delta: Target delta, above 0 and at most 0.1.
     published_proofs: Whether to compute epsilon with published bounds only, as
       in `silo_sampling`.
 

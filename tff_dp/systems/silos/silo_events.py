@@ -157,7 +157,8 @@ def dp_event_of(counts: Mapping[SiloEvent, int]) -> dp_accounting.DpEvent:
   """Returns the event of the messages for the record with the largest loss.
 
   Blocks and phases on disjoint records become a `DisjointRecordsDpEvent`.
-  Records that surely cost no more than other records are left out.
+  Records that surely cost no more than other records are left out. A message
+  without noise gives a `NonPrivateDpEvent`, and no message a `NoOpDpEvent`.
 
   Args:
     counts: Number of times that each message was sent.

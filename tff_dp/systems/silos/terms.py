@@ -6,7 +6,8 @@ Silos are anonymous and stateless in a TFF computation. So the constants travel
 with the records, in the silo's own data, and never in a broadcast. A server
 cannot lower a silo's noise, raise its clip norm or change its batch.
 
-Constants of phases are vectors with one number per phase.
+Constants of phases are vectors with one number per phase. `metric_stddevs` has
+one row per phase.
 
 The key is the secret from which coins and noise of the silo follow. If the key
 is all zeros, the silo asks the kernel of its machine for a new one in every
@@ -164,6 +165,7 @@ def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
 
 
 def of_phase(terms: Mapping[str, tf.Tensor], phase: tf.Tensor):
-  """Returns the terms with every vector replaced by its entry for one phase."""
+  """Returns the terms with the entry of one phase for each constant of phases.
+  """
   names = (*_OF_PHASES, 'metric_stddevs')
   return dict(terms) | {name: terms[name][phase] for name in names}
