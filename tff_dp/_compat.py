@@ -3,8 +3,9 @@
 """The required environment, and private symbols of TFF, TensorFlow and others.
 
 Two things are only here: the message for a user when something in `_columns` is
-missing, and the private symbols of TensorFlow Federated (TFF). Nothing heavy is
-imported at the top, so a broken installation can still be diagnosed.
+missing, and the private symbols of TensorFlow Federated (TFF), TensorFlow and
+dp_accounting. Nothing heavy is imported at the top, so a broken installation
+can still be diagnosed.
 """
 
 import atexit
@@ -211,7 +212,8 @@ def unordered_datasets(dataset) -> Iterator[str]:
   order: those with `deterministic=False`, as an argument or as an option. The
   graphs of the dataset's functions are searched, too. A parallel `interleave`
   outside of these functions is always named, because TensorFlow 2.14.1 and
-  2.21.0 do not keep its argument. Checked against these two versions.
+  2.21.0 do not keep its argument. A dataset that a function takes from outside
+  is not searched. Checked against these two versions.
 
   Args:
     dataset: A `tf.data.Dataset`.

@@ -76,6 +76,7 @@ class Diversion:
     """Returns a block in which the output goes to the file.
 
     If blocks overlap, it goes to the file of the block that began last.
+
     Raises:
       OSError: If the system refuses to redirect the output.
     """

@@ -24,6 +24,7 @@ def exit_on_interrupt(message: str) -> None:
 
   A process that ignores SIGINT, such as a job in the background, goes on doing
   so.
+
   Args:
     message: Line to print.
   """

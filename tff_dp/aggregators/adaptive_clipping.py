@@ -16,8 +16,9 @@ clients within c. The next tree begins with
 
     c * exp(-learning_rate * (estimate - target_quantile)).
 
-Here the estimate is cut to [0, 1], and the new clip norm to
+Here the estimate is cut to [0, 1]. The new clip norm stays within
 `_checks.CLIP_NORMS`.
+
 `mechanisms.adaptive_clipping` explains why both streams together cost as much
 as one stream with the plan's noise multiplier.
 """

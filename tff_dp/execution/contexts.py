@@ -179,10 +179,12 @@ class NativeContext(tff.framework.SyncContext):
     """Runs `comp`. TFF calls this.
 
     Raises:
-      NativeWorkerError: The worker died or this context was closed.
+      NativeWorkerError: The worker died or does not answer, or this context was
+        closed.
       ComputationError: The work of a client or of the server failed. TFF does
         not say whose.
-      UnsupportedComputationError: `comp` has secure sums.
+      UnsupportedComputationError: `comp` has secure sums, or another of TFF's
+        secure operators.
     """
     try:
       return self._context.invoke(comp, arg)

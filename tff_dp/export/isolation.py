@@ -4,8 +4,8 @@
 
 The child runs this file by its path, so that it imports nothing before it has
 given up the network. With `-P`, it imports nothing from the working directory.
-It can write no byte into any file. Bounds on memory and processor time end a
-child that would not end by itself.
+While it checks and runs a bundle, it can write no byte into any file. Bounds on
+memory and processor time end a child that would not end by itself.
 """
 
 import contextlib

@@ -37,8 +37,8 @@ sum exists anywhere, and everything here is post-processing of released values.
 Sources: Kairouz et al., arXiv:2103.00039, section 3.2 (momentum: appendix). L1
 with a zero anchor: McMahan, AISTATS 2011. The general anchor, and momentum and
 cooldown with L1, are our own derivations: the objective above is separable, so
-its minimiser is a soft threshold of theta_0 - eta u_t. This is exact up to
-rounding.
+without a constraint its minimiser is a soft threshold of theta_0 - eta u_t.
+This is exact up to rounding.
 """
 
 import dataclasses

@@ -8,7 +8,7 @@ ledger enforces the pattern that the plan promises. A `Source` has cohorts of
 its own: clients decide, and the server takes those who came.
 
 Cohorts give bytes for the checkpoint, from which a resumed run restores them. A
-round that is repeated has the same cohort again.
+round that `train` repeats has the same cohort again.
 """
 
 import abc

@@ -69,8 +69,8 @@ class Flow:
     sent: The traces of aggregates in values that the server sends to clients.
     asked: The traces in the keys that clients ask the server for. Plain
       `federated_select` may show these keys to the server.
-    releases: The releases with which graphs mark noised values. One that marks
-      several values of a graph counts once, each time that the graph is called.
+    releases: The releases with which graphs mark noised values. In one call of
+      a graph, a release counts once, however many values it marks.
   """
 
   leaves: Mapping[Path, Traces]

@@ -15,11 +15,14 @@ A round takes these steps, in this order:
 7. Release the rounds that the checkpoint holds, and no others.
 
 Steps 5 to 7 come only when a checkpoint is due, and then for all rounds since
-the one before.
+the checkpoint before.
+
 So a process may be killed at any moment. The next process repeats the rounds
-since the checkpoint, with the same cohorts and the same noise. Nothing of these
-rounds had been released. A run never resumes from a checkpoint older than its
-last release. Files that grow with the rounds are only appended to.
+since the checkpoint. With `train` they have the same cohorts and, on the same
+data, the same noise. With a `Loop` it is one round, and its cohort may be
+another. Nothing of these rounds had been released. A run never resumes from a
+checkpoint older than its last release. Files that grow with the rounds are only
+appended to.
 """
 
 from collections.abc import Callable, Mapping, Sequence

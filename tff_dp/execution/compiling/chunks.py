@@ -78,8 +78,8 @@ def gather(
   * A client that must run alone, or that has more than 1 MiB of data, gets a
     chunk of its own.
   * A stack has clients whose sequences have equal shapes and lengths. Each
-    operation runs once for all of them. There are stacks only if `num_alike`
-    allows at least 8 clients.
+    operation runs once for all of them. There are stacks only if `limit` and
+    `num_alike` allow at least 8 clients.
   * A loop has other clients, one after the other. They follow each other, apart
     from clients in stacks, and their leaves have one form (`Leaves.form`). A
     loop has at most 32 MiB of data.

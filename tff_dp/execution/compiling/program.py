@@ -419,7 +419,7 @@ class Program:
   def num_at_once(
       self, number: int, worker: int, *, kind: datasets.Kind
   ) -> int:
-    """Returns the number of clients in one call of `cohort_pass`.
+    """Returns the largest number of clients in one call of `cohort_pass`.
 
     It is 0 if there is no such function, or if the model and the results of a
     client are so large that fewer than 16 clients fit.
