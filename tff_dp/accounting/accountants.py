@@ -14,7 +14,7 @@
 A composition of Gaussian mechanisms, adaptively chosen or not, is itself one
 Gaussian mechanism: their 1 / sigma^2 add up (Dong, Roth and Su,
 arXiv:1905.02383, corollary 3.3). All methods merge the Gaussian mechanisms
-first, so the result does not depend on how a run is split into events.
+first, so the result does not depend on how Gaussian noise is split into events.
 
 Neighbouring relations. Every event is stated for zero-out, except for the
 events of protocols, which name their own relation. The multiplier of a Gaussian

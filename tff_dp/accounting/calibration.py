@@ -22,10 +22,10 @@ def noise_multiplier(
 ) -> float:
   """Returns the smallest noise multiplier that meets (epsilon, delta).
 
-  The result is rounded upward. Accounting for it with the same arguments never
-  gives more than `epsilon`, except that `accountants.epsilon` may give slightly
-  more for 'rdp', because it tries other Renyi orders. Rounding the result down
-  for printing loses that guarantee.
+  The result is rounded upward: accounting for it with the same arguments never
+  gives more than `epsilon`. There is one exception. For 'rdp',
+  `accountants.epsilon` tries other Renyi orders, and may give slightly more.
+  Rounding the result down for printing loses the guarantee.
 
   Args:
     epsilon: Target epsilon of the whole run, above 0.

@@ -162,8 +162,8 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
       back from JSON.
 
   Raises:
-    ArgumentError: If a field is missing or unknown, or differs from the field
-      of the mechanism built from it, such as a number that is not a float32.
+    ArgumentError: If a field is missing or unknown, or if the mechanism would
+      change it. For example, it rounds a number that is not a float32.
   """
   fields = {name: _tupled(value) for name, value in dict(described).items()}
   name = fields.pop('name', None)

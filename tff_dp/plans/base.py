@@ -450,9 +450,9 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
     delta: Delta of each record, `None` for 1 / n^2. That is too large if n is
       below 4.
   Raises:
-    ArgumentError: If delta is so large that publishing one random record would
-      meet it, if it is not above 0 and at most 0.1, or if it is `None` for a
-      single record.
+    ArgumentError: If delta is not above 0 and at most 0.1, if it is `None` for
+      a single record, or if it is at least 1 / n for several. Publishing one
+      random record would meet such a delta.
   """
   if delta is None:
     if num_records == 1:

@@ -312,11 +312,14 @@ def self_convolution_error(probs: np.ndarray, count: int) -> float:
   """Returns a bound on the error of delta by rounding in a self-convolution.
 
   dp_accounting's `self_compose` raises a Fourier transform f of N points to a
-  power t and transforms it back. With u = 2^-53, each transform moves each
-  point by at most 4 u log2(N) times the sum of absolute inputs, and the power
-  moves a value by at most 8 t u of itself. With Parseval, the sum of absolute
-  errors is at most `4 u log2(N) (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u
-  norm2(|f|^t)`, where norm2 is the Euclidean norm over the N points.
+  power t and transforms it back. Let u = 2^-53. Each transform moves each point
+  by at most 4 u log2(N) times the sum of absolute inputs. The power moves a
+  value by at most 8 t u of itself. By Parseval's theorem, the sum of absolute
+  errors is at most
+
+      4 u log2(N) (norm2(t |f|^(t-1)) + sum |f|^t) + 8 t u norm2(|f|^t),
+
+  where norm2 is the Euclidean norm over the N points.
 
   Args:
     probs: Probabilities of the losses of one release, on a grid.

@@ -17,10 +17,10 @@ same two profiles hold.
 
 Each hop composes by itself. In the first hop, the client's data give the first
 distribution of the pair in *every* release, whatever the earlier releases were.
-So one pair of distributions, that of removing a client, dominates each release,
-and the product of these pairs dominates all releases together
-(arXiv:2106.08567, theorem 10). In the second hop, zeros give the first
-distribution in every release. So no release needs the worse of both directions.
+So the pair of distributions for removing a client dominates each release. The
+product of these pairs dominates all releases together (arXiv:2106.08567,
+theorem 10). In the second hop, zeros give the first distribution in every
+release. So no release needs the worse of both directions.
 """
 
 from collections.abc import Callable

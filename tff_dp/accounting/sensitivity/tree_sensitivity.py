@@ -282,11 +282,13 @@ class Tables:
   Let b be the smallest number of rounds strictly between two participations:
   each participation forbids the next b rounds. A block of consecutive rounds
   has a table. Its entry `table[q, s, e]`, with s and e in 0..b, is the largest
-  sum of count^2 over the nodes inside the block, under three conditions: the
-  client takes part exactly q times in the block, an earlier participation
-  forbids the first s rounds of the block, and the last participation in it
-  forbids at most e rounds after the block. The entry never decreases in e and
-  never increases in s.
+  sum of count^2 over the nodes inside the block, under three conditions:
+
+  * The client takes part exactly q times in the block.
+  * An earlier participation forbids the first s rounds of the block.
+  * The last participation forbids at most e rounds after the block.
+
+  The entry never decreases in e and never increases in s.
 
   Two neighbouring blocks are joined. The rounds that the left block forbids
   after its end are the forbidden first rounds of the right block:
@@ -299,9 +301,9 @@ class Tables:
   0 is kept, and the shape is [slices, columns].
 
   If the separation alone enforces the cap, more participations in a block never
-  reduce the largest sum, and an entry is dropped if a larger q has a value at
-  least as large. A state is under no further node, so it then needs a single
-  slice, the maximum over q.
+  reduce the largest sum. Then an entry is dropped if a larger q has a value at
+  least as large. A state is under no further node, so it needs a single slice,
+  the maximum over q.
   """
 
   def __init__(self, pattern: patterns.MinSeparationPattern):

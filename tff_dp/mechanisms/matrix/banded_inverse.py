@@ -109,7 +109,7 @@ class BandedInverse(toeplitz.ToeplitzMechanism):
       participation: A schedule or a participation pattern.
       num_bands: Number of draws that a round combines.
       error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
-        the mean ('mean') variance over the rounds.
+        the mean ('mean') variance of the model's noise over the rounds.
       workload: Map from the noised sums of the rounds to the model, see
         `workloads`. Default: the prefix sum.
       stores_draws: Whether the last draws are kept.

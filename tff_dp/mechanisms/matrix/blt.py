@@ -10,8 +10,8 @@ B_i, which are zero at the start of a tree. The noise x_t of round t is
     x_t = z_t - sum_i w_i B_i,     then B_i <- th_i B_i + x_t.
 
 Parameters are searched without constraints: th_i is the logistic function of
-one number and w the softmax of others, so no iterate leaves the domain w >= 0,
-0 <= th <= 1, sum w <= 1. The starting points are fixed, not random.
+one number, and w is the softmax of others. So no iterate leaves the domain w >=
+0, 0 <= th <= 1, sum w <= 1. The starting points are fixed, not random.
 *Heuristic*: the result is the best of a few local optima, and is not unique. If
 there are many buffers, two of them are often equal and could be merged.
 """
@@ -146,7 +146,7 @@ class Blt(toeplitz.ToeplitzMechanism):
       num_buffers: Number of buffers, 1 to 8. 3 are almost as good as any
         number.
       error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
-        the mean ('mean') variance over the rounds.
+        the mean ('mean') variance of the model's noise over the rounds.
       workload: Map from the noised sums of the rounds to the model, see
         `workloads`. Default: the prefix sum.
       restart_every: Number of rounds per tree, or `None` for one tree.

@@ -197,7 +197,7 @@ class Toeplitz(ToeplitzMechanism):
     Args:
       participation: A schedule or a participation pattern.
       error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
-        the mean ('mean') variance over the rounds.
+        the mean ('mean') variance of the model's noise over the rounds.
       workload: Map from the noised sums of the rounds to the model, see
         `workloads`. Default: the prefix sum.
       restart_every: Number of rounds per tree, or `None` for one tree.
@@ -292,7 +292,7 @@ class Banded(ToeplitzMechanism):
       num_bands: Number of bands, at most the `min_index_gap` of the
         participation, unless a client is in a tree only once.
       error: Error to minimise: sqrt(S2 V), where V is the largest ('max') or
-        the mean ('mean') variance over the rounds.
+        the mean ('mean') variance of the model's noise over the rounds.
       workload: Map from the noised sums of the rounds to the model, see
         `workloads`. Default: the prefix sum.
       restart_every: Number of rounds per tree, or `None` for one tree.

@@ -79,8 +79,8 @@ class LognormalSum:
       under P.
     q_rounding, p_rounding: Bounds on the L1 error that the transforms leave in
       the distributions of S under Q and under P.
-    input_rounding: Bound on the change of Ex_Q[f(S)] that comes from rounding
-      in the distribution of X, for every f that changes by at most 1 / t per
+    input_rounding: Bound on the change of Ex_Q[f(S)] by rounding in the
+      distribution of X. It holds for every f that changes by at most 1 / t per
       unit of S.
   """
 

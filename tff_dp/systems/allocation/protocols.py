@@ -236,8 +236,7 @@ class CyclicAllocation(_Allocation):
     `slots_per_window` slots. A window may have more slots, and a residue class
     may have fewer slots than the first class. The event is then an upper bound.
     If the run stops within a window, the pass has only the slots that have
-    begun, and its probability of taking part is smaller by the same factor as
-    the number of slots.
+    begun. Its probability of taking part falls in proportion.
 
     Args:
       event: Gaussian event with noise multiplier `noise_multiplier / |c|`,

@@ -50,7 +50,7 @@ def build_check_in_sgd(
 
       theta_{i+1} = theta_i - eta_i / b * (sum over the b slots of r_j).
 
-  For averaged check-ins the step uses the mean of all reports of slot i, and an
+  For averaged check-ins the step uses the mean of all reports of slot i. An
   empty slot leaves model, momentum and averages as they are.
 
   A client's data is `client_data(examples, key)`. The dummy of an empty slot of

@@ -126,12 +126,12 @@ def theorem_4_1(
       exp(4 e0) a^2 eps1^2 / 2 + exp(2 e0) a eps1 sqrt(2 L)
 
   with a = exp(e0) - 1, L = ln(1/delta3) and eps1 = sqrt(1/n + 1/m) +
-  sqrt(ln(1/delta2) / n), at the best of some splits delta = delta2 + delta3.
-  The adversary may know the number of reports in a slot, if participants do not
-  collude. For d0 > 0 see the module's docstring, with N = max(n, m): all n
-  clients run the randomizer, not m as the paper prints. A lower bound on n is
-  enough for d0 > 0, too, because clients beyond n may be counted as part of the
-  rule that updates the model (docs/proofs_check_ins.md, section 3).
+  sqrt(ln(1/delta2) / n). The best of some splits delta = delta2 + delta3 is
+  taken. The adversary may know the number of reports in a slot, if participants
+  do not collude. For d0 > 0 see the module's docstring, with N = max(n, m): all
+  n clients run the randomizer, not m as the paper prints. For d0 > 0, too, a
+  lower bound on n is enough. Clients beyond n may count as part of the rule
+  that updates the model (docs/proofs_check_ins.md, section 3).
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.

@@ -8,9 +8,9 @@ reports, so it also sees their number (arXiv:2206.03151). Adjacency is
 replace-one: one client's data change, its coins do not. One profile bounds both
 directions.
 
-Rounds compose: the pair of distributions behind a profile does not depend on
-the broadcast model, so T adaptive rounds are bounded by the T-fold composition
-of one round,
+Rounds compose. The pair of distributions behind a profile does not depend on
+the broadcast model. So the T-fold composition of one round bounds T adaptive
+rounds:
 
     profile = shuffled_check_in.round_profile(
         local_epsilon=2.0, num_clients=60_000, check_in_rate=0.1)
@@ -105,8 +105,8 @@ def round_profile_by_cohort(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one round, by published results if d0 = 0.
 
-  Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))), where E =
-  exp(epsilon), n is the number of clients, g the check-in rate and D_k the
+  Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))). Here E =
+  exp(epsilon), n is the number of clients and g the check-in rate. D_k is the
   profile of k shuffled reports (arXiv:2012.12803). Everyone sees the number k
   of reports. Given k, the target is among the k with probability k / n
   (arXiv:2206.03151, theorem 1, where the text of the proof has g instead). The

@@ -182,13 +182,15 @@ def surcharged(
 ) -> privacy_profiles.Profile:
   """Returns the profile of (e0, d0)-LDP reports, given one of e0-LDP reports.
 
-  Upper bound: at epsilon = ln E the profile grows by (2 g + E - 1) tau, with g
-  the check-in rate and tau = d0 (exp(-e0) (1 + 1 / (1 + exp(e0))) Ex[others] +
-  1 / (1 + exp(e0))). Replacing every report by an e0-LDP report moves the
-  distribution of the round by tau in total variation if the target takes part
-  (docs/proofs_shuffling.md, section 5). The surcharge grows in E and the
-  profile falls. The smallest sum is therefore also used for all larger
-  epsilons.
+  Upper bound: at epsilon = ln E the profile grows by (2 g + E - 1) tau, where g
+  is the check-in rate and
+
+      tau = d0 (exp(-e0) (1 + beta) Ex[others] + beta),  beta = 1/(1 + exp(e0)).
+
+  If the target takes part, replacing every report by an e0-LDP report moves the
+  distribution of the round by at most tau in total variation
+  (docs/proofs_shuffling.md, section 5). The surcharge grows in E, and the
+  profile falls. So the smallest sum is used for all larger epsilons, too.
 
   Args:
     profile: Profile of the round with e0-LDP reports and clone probability
@@ -600,24 +602,24 @@ def _excess(
 ) -> np.ndarray:
   """Returns sum_y max(P(s, y) - E Q(s, y), 0), rounded up.
 
-  With f the mass function and F the upper tail of Bin(s - 1, 1/2),
+  Let f be the mass function and F the upper tail of Bin(s - 1, 1/2). The sum of
+  P - E Q over y' >= y is
 
-    P - E Q over y' >= y sums to
     (w A - u (E - 1) / 2) f(y - 1) - (E - 1) (u + w) F(y),
 
-  where A = alpha - E (1 - alpha), alpha = exp(e0) / (1 + exp(e0)), u is the
-  probability of s clones with the target out, and w the probability of s - 1
-  clones with the target in. P - E Q is a positive function times one that rises
-  linearly in y, so the sum is largest if it begins at the first y with a
-  positive P - E Q. From any other y it would be too small. Rounding can move
-  this y by one, so y - 1 and y + 1 are tried too.
+  where A = alpha - E (1 - alpha) and alpha = exp(e0) / (1 + exp(e0)).
+
+  P - E Q is a positive function times one that rises linearly in y. So the sum
+  is largest if it begins at the first y with a positive P - E Q. From any other
+  y it would be too small. Rounding can move this y by one, so y - 1 and y + 1
+  are tried too.
 
   Args:
     epsilon: Epsilons below local_epsilon, shape [epsilons, 1].
     local_epsilon: Epsilon e0 of the randomizer.
     sizes: Values s >= 1, shape [sizes].
-    absent: Probabilities u, shape [sizes].
-    present: Probabilities w, shape [sizes].
+    absent: Probabilities u of s clones with the target out, shape [sizes].
+    present: Probabilities w of s - 1 clones with the target in, shape [sizes].
     coins: Function that returns f and F.
   """
   odds_minus_1 = np.expm1(epsilon)
