@@ -259,7 +259,8 @@ def take_python_numbers(spec) -> None:
 
 
 def clip_norm(**argument) -> None:
-  """Raises unless the argument is a clip norm that float32 can clip to."""
+  """Raises unless the argument is within `CLIP_NORMS`, where float32 can clip.
+  """
   in_closed(*CLIP_NORMS, **argument)
 
 

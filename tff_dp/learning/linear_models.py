@@ -98,7 +98,7 @@ class GeneralizedLinearModel(tff.learning.models.FunctionalModel):
     return (tf.clip_by_value(finite, lower, upper) - lower) / (upper - lower)
 
   def is_label_allowed(self, y) -> tf.Tensor:
-    """Returns a bool for each label. NaN is not allowed."""
+    """Returns for each label whether it is allowed. NaN is not allowed."""
     low, high = self.response_bounds
     is_within = tf.logical_and(y >= low, y <= high)
     if self.family in (LOGISTIC, POISSON):

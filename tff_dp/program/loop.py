@@ -252,7 +252,11 @@ class Loop:
     return self._checked().write_statement()
 
   def write_model(self) -> None:
-    """Writes the model to `release/model.npz`, as `program.train` does."""
+    """Writes the model to `release/`, as `program.train` does.
+
+    The file is `model.npz`. If the process keeps an average of its models, it
+    is in `model_averaged.npz`.
+    """
     self._checked().write_models()
 
   def close(self) -> None:

@@ -574,7 +574,10 @@ class Run:
     self.has_setting = True
 
   def write_models(self) -> tuple[Any, Any]:
-    """Writes and returns the model and the average of models."""
+    """Writes and returns the model and the average of models, if there is one.
+
+    Without an average, the second result is `None`.
+    """
     weights = self.process.get_model_weights(self.state)
     release = self.directory.release
     outputs.write_model(release / 'model.npz', weights)
