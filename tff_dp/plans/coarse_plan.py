@@ -48,7 +48,7 @@ class CoarsePlan(base.Plan):
       num_rounds: Optional[int] = None,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> float:
-    """See base class. The default of the relation is that of the plan."""
+    """See base class. The default relation is the relation of the plan."""
 
   def calibrated(
       self,

@@ -38,8 +38,8 @@ class PlanRun(NamedTuple):
   Attributes:
     plan: Plan of the run.
     num_rounds: Number of rounds that are accounted for, `None` for all.
-    delta: Delta at which epsilon is stated. `None` asks for the sum of pure
-      epsilons, which only draw and discard has.
+    delta: Delta at which epsilon is stated. `None`, for draw and discard only,
+      asks for the sum of pure epsilons.
     options: Options of `Plan.headline`, by name.
     detail_options: Further options of `Plan.details` of this kind of plan.
   """

@@ -256,7 +256,7 @@ def search(
 
   S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible.
   `Blt` allows the result. It is never worse than the result with fewer buffers,
-  because the C of the latter is among the candidates.
+  whose C is among the candidates.
   Candidates are compared after rounding to float32, as they will be used.
   Weights and decays are float32 numbers of shape [num_buffers]. The buffer with
   the largest decay is the first.

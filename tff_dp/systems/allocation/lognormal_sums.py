@@ -7,7 +7,7 @@ standard normal. Under Q the t terms are independent copies of X. Under P one of
 the terms is drawn with weight X. Each X is replaced by a distribution on the
 grid {0, h, 2h, ...}: mass between two grid points is split between these points
 so that mass and mean stay the same. The new distribution is larger in convex
-order, and so is that of the sum.
+order. So is the distribution of the sum.
 
 The distribution of the sum under Q is a power of a Fourier transform, and under
 P a product of two transforms. The distribution under P could also be computed

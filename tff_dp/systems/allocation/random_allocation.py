@@ -40,9 +40,9 @@ S > t E, so their share of delta_remove is exact: P(A) - E Q(A), where A is the
 event that some X_i is left out. The grids therefore grow with E, in rungs.
 
 Mass that wraps around and rounding errors are bounded and added. The grid does
-not resolve a delta below `_LEAST_OVER_ROUNDING` times the rounding error. For
-such a delta the tails of `lognormal_sums` are used, whose rounding error is a
-share of the tail itself. Section 4 of the same page has the proofs.
+not resolve a delta below `_LEAST_OVER_ROUNDING` times the rounding error. Such
+a delta comes from the tails of `lognormal_sums`. The rounding error of a tail
+is a share of the tail itself. Section 4 of the same page has the proofs.
 """
 
 import dataclasses
