@@ -256,10 +256,9 @@ def search(
 
   S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible.
   `Blt` allows the result. It is never worse than the result with fewer buffers,
-  whose C is among the candidates.
-  Candidates are compared after rounding to float32, as they will be used.
-  Weights and decays are float32 numbers of shape [num_buffers]. The buffer with
-  the largest decay is the first.
+  whose C is among the candidates. Candidates are compared after rounding to
+  float32, as they will be used. Weights and decays are float32 numbers of shape
+  [num_buffers]. The buffer with the largest decay is the first.
 
   Args:
     pattern: Rounds in which one client may take part.
