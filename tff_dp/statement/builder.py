@@ -157,8 +157,8 @@ def build(
       replace or extend the values that all plans have.
 
   Raises:
-    PrivacyRefusedError: If the statement would have missing, empty or unknown
-      values.
+    PrivacyRefusedError: If the statement would have missing or empty values, or
+      unknown points.
   """
   headline = plan.headline(
       delta=about.delta,

@@ -42,8 +42,8 @@ def build_dp_ftrl(
   noises their updates as the plan says, and takes one step. Without `l1` and
   `constraint` it uses an ordinary optimizer on the noised mean update of the
   round. With `l1` or `constraint` it uses `ftrl.Ftrl` on the sum of all noised
-  mean updates so far, which begins anew with each tree of the plan. Either way
-  the step is post-processing and costs no privacy.
+  mean updates so far. This sum begins anew with each tree of the plan. Either
+  way the step is post-processing and costs no privacy.
 
   `momentum`, `nesterov` and `cooldown` are the fields of `mechanisms.Workload`:
 

@@ -213,7 +213,8 @@ def calibrated(
   number of rounds if the noise multiplier is set.
 
   Raises:
-    ArgumentError: If both are set or neither is.
+    ArgumentError: If both are set or neither is, or if no flag limits how often
+      a client takes part.
     PrivacyRefusedError: If not even one round fits the budget.
   """
   rounds, noise = arguments.rounds, arguments.noise_multiplier

@@ -82,7 +82,7 @@ def bounded_samples(x, y, *, feature_norm_bound: float):
 
 
 def encode(second, cross):
-  """Returns the moments (svec(second), cross) of samples, [num_moments].
+  """Returns svec(second) and cross as one vector, shape [num_moments].
 
   Args:
     second: Sum of x x^T, shape [num_features, num_features].

@@ -52,9 +52,9 @@ def build_least_squares(
   would forget all samples of earlier trees. The model does not jump at a
   restart, and the final noise of finished trees stays in the sums.
 
-  Beside the model and the mechanism's noise (`Mechanism.state_copies` vectors
-  as large as a client's update), the server's state holds the sums, one more
-  such vector, and with `averaging` one more model. A round costs one
+  The server's state holds the model and the sums, one vector as large as a
+  client's update. The mechanism's noise takes `Mechanism.state_copies` vectors
+  of this size, and `averaging` takes one more model. A round costs one
   eigendecomposition, of order num_features^3.
 
   Args:

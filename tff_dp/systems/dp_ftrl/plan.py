@@ -212,9 +212,9 @@ class DpFtrlPlan(base.Plan):
       method: 'exact', 'pld' or 'rdp', see `accounting.accountants`. 'exact'
         needs every event of `also` to be a composition of Gaussian events.
       also: Other events of the same clients, such as an evaluation with DP
-        metrics, stated for zero-out: a noise multiplier is the standard
-        deviation over the bound on the norm of one contribution. This method
-        converts them to `neighboring_relation`.
+        metrics. They are stated for zero-out: their noise multiplier is the
+        standard deviation over the bound on the norm of one contribution. This
+        method converts them to `neighboring_relation`.
     """
     if also or method != 'exact':
       found = accountants.epsilon(

@@ -73,8 +73,8 @@ def guarantee(
 
   Upper bound, and exact for Gaussian noise. Laplace noise without a delta gives
   pure epsilon, which adds up over participations. Laplace noise with a delta
-  gives the smaller of pure epsilon and the numeric composition of all noised
-  weights of all participations, every weight at its bound.
+  gives the smaller of two numbers: pure epsilon, and the numeric composition of
+  all noised weights of all participations, with every weight at its bound.
 
   Args:
     plan: A `tff_dp.DrawAndDiscardPlan`.

@@ -138,8 +138,8 @@ class ClientStep:
     """Returns the noise variance from which the initial spread is computed.
 
     With noise, this is `noise_variance`. Without noise, the instances have to
-    differ too, so this is the variance of Laplace noise with epsilon 1 per
-    weight, 8 g^2 C^2 (arXiv:1807.04369, section 3.2, for C = 1).
+    differ too. So this is then the variance of Laplace noise with epsilon 1 per
+    weight: 8 g^2 C^2 (arXiv:1807.04369, section 3.2, for C = 1).
 
     Args:
       num_params: Number of weights p.

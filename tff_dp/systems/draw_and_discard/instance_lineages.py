@@ -4,17 +4,17 @@
 
 Every instance is a chain of updates back to the first model. Two instances
 share their chains up to the update at which they branch, and differ by the
-noise of later updates. So the chains form a tree. The numbers of updates on its
-edges determine the distribution of the differences in a stationary pool: an
-edge with n updates is one sum of n noise draws.
+noise of later updates. So the chains form a tree. An edge with n updates is one
+sum of n noise draws. So the numbers of updates on the edges determine the
+distribution of the differences in a stationary pool.
 
-Backward in time, one client at a time, with `a` chains left: an update that
-overwrote the instance of a chain moves this chain to a uniform instance. With
-probability (a - 1)/k the chain then joins another one. Each chain is equally
-likely to move. So the number of moves until two chains join is geometric, and
-single updates need not be simulated. With several clients in flight, a round
-moves all chains whose instance was overwritten, each to an instance of its own
-choice.
+Go backward in time, one client at a time, and let `a` chains be left. An update
+that overwrote the instance of a chain moves this chain to a uniform instance.
+With probability (a - 1)/k the chain then joins another one. Each chain is
+equally likely to move. So the number of moves until two chains join is
+geometric, and single updates need not be simulated. With several clients in
+flight, a round moves all chains whose instance was overwritten, each to an
+instance of its own choice.
 
 *Exact*, without gradients: no burn-in, no initial state.
 """
@@ -34,9 +34,9 @@ class Lineages(NamedTuple):
   client returns.
 
   Attributes:
-    below: Whether a model is below an edge, which means that the updates of the
-      edge are in its chain, float32 0/1, [pools, edges, k + 1]. The last column
-      is the returned model.
+    below: Whether a model is below an edge, float32 0/1, [pools, edges, k + 1].
+      The chain of a model has the updates of all edges that it is below. The
+      last column is the returned model.
     counts: Number of updates on an edge, int64 [pools, edges], 0 for an edge
       that does not exist.
   """

@@ -10,9 +10,9 @@ a threshold. The paper gives no threshold, and none works for every number of
 weights: if one weight of an honest update is outside with probability f, some
 of p weights are outside with probability up to 1 - (1 - f)^p. (Exact for
 independent weights. The weights of one pool share its coins. Given the coins
-they are independent with a common rate, and (1 - f)^p is convex in f, so
-averaging over coins only lowers the rate.) Thresholds are therefore simulated,
-on a pool in its stationary state, for a given number of weights.
+they are independent and have a common f. Averaging over coins only lowers the
+probability, because (1 - f)^p is convex in f.) Thresholds are therefore
+simulated, on a pool in its stationary state, for a given number of weights.
 
 The screen sees only noised reports, so it costs no privacy. It bounds the
 effect of one update. It does not stop an attacker who stays inside or comes

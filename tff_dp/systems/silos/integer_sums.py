@@ -5,14 +5,14 @@
 A record x of norm at most C becomes t = (x + C) h / (2 C) on a grid of h steps.
 Each coordinate is rounded at random to one of its two neighbours, and integer
 noise is added. Only the sum over all records and silos is opened. Adjacency:
-one record is replaced. If both records are rounded with the same coins, the sum
-moves by an integer vector s with max |s_j| <= h and ||s||_2 <= h + sqrt(d): ||t
-- t'|| is at most h, and rounding changes each coordinate of t - t' by less than
-1.
+one record x is replaced by x'. Round both with the same coins. Then the sum
+moves by an integer vector s with max |s_j| <= h and ||s||_2 <= h + sqrt(d),
+where d is the length of the vectors. The reason: ||t - t'|| is at most h, and
+rounding changes each coordinate of t - t' by less than 1.
 
 There are three kinds of noise:
 
-*   Binomial. Every record brings its own noise, after arXiv:2106.09805, where
+*   Binomial. Every record brings its own noise, after arXiv:2106.09805. There,
   users send h + b bits per coordinate and record through a shuffler, and the
   bits reveal only their sum.
 *   Skellam. Every silo adds a share, and the sum of the shares is Skellam too.
@@ -58,8 +58,9 @@ def epsilon(
     num_rounds: Number of sums that contain the same record, 1 for one pass.
 
   Raises:
-    ArgumentError: If vectors with binomial noise have a grid of more than 256
-      steps.
+    ArgumentError: If a value is out of range, if the noise has too many
+      probable values for a table, or if vectors with binomial noise have a grid
+      of more than 256 steps.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -113,8 +114,8 @@ def renyi_divergences(
     event: Event of the sum.
 
   Raises:
-    ArgumentError: If a sum with binomial noise has a grid of more than 256
-      steps.
+    ArgumentError: If binomial noise has too many probable values for a table,
+      or a grid of more than 256 steps.
   """
   dimension = event.dimension
   l2 = integer_noise.rounded_l2_distance(event.grid, dimension=dimension)
@@ -156,7 +157,9 @@ def skellam_divergence(
   """Returns the Renyi divergence of a shift under Skellam noise.
 
   Upper bound, for integers alpha > 1 (arXiv:2110.04995, section 3):
-  alpha D2^2 / (2 v) + min(((2 alpha - 1) D2^2 + 6 D1) / (4 v^2), 3 D1 / (2 v)).
+
+      alpha D2^2 / (2 v)
+          + min(((2 alpha - 1) D2^2 + 6 D1) / (4 v^2), 3 D1 / (2 v))
 
   Args:
     order: Order alpha.
@@ -187,9 +190,13 @@ def discrete_gaussian_concentration(
   bound has the extra term tau, which is negligible if s is 2 steps or more.
 
   Upper bound (arXiv:2102.06387, proposition 14): rho = eps^2 / 2, where eps^2
-  is the smallest of D2^2 / (n s^2) + tau d / 2, D2^2 / (n s^2) + 2 D1 tau /
-  (sqrt(n) s) + tau^2 d and (D2 / (sqrt(n) s) + tau sqrt(d))^2, with tau = 10
-  sum_{k=1}^{n-1} exp(-2 pi^2 s^2 k / (k + 1)).
+  is the smallest of
+
+      D2^2 / (n s^2) + tau d / 2
+      D2^2 / (n s^2) + 2 D1 tau / (sqrt(n) s) + tau^2 d
+      (D2 / (sqrt(n) s) + tau sqrt(d))^2
+
+  with tau = 10 sum_{k=1}^{n-1} exp(-2 pi^2 s^2 k / (k + 1)).
 
   Args:
     local_stddev: Parameter s of a share, at least 1/2.

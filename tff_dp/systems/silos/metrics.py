@@ -3,11 +3,11 @@
 """Training metrics that leave a silo with noise, paid from its budget.
 
 A metric is released together with the gradient of the round, from the same
-records, as one longer vector. A record's part in the vector is its clipped
-gradient, of norm at most C, and for each metric its value minus the middle of
-the range, of size at most B/2. The noise has std sigma_g on the gradient and
-sigma_j on metric j. The whole vector costs exactly as much as a gradient alone
-with noise sigma if
+records, as one longer vector. A record adds to this vector its clipped
+gradient, of norm at most C. For metric j, with the range [0, B_j], it adds its
+value minus B_j / 2, of size at most B_j / 2. The noise has std sigma_g on the
+gradient and sigma_j on metric j. The whole vector costs exactly as much as a
+gradient alone with noise sigma if
 
     (C / sigma_g)^2 + sum_j (B_j / (2 sigma_j))^2  =  (C / sigma)^2.
 

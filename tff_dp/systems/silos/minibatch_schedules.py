@@ -189,9 +189,10 @@ def choose_rounds(
   """Returns R and gamma with the smallest bound for one accelerated pass.
 
   The bound is `accelerated_bound`, on the expected excess risk. Every R from 1
-  to n is tried, with K = floor(n / R) and sigma = 2 z L / K, where z is the
-  noise std of one Gaussian release of sensitivity 1. More rounds have a smaller
-  bias and more noise, so the best R may be far below n.
+  to n is tried, with K = floor(n / R) and sigma = 2 z L / K. Here z is the std
+  of the noise that one Gaussian release of sensitivity 1 needs for epsilon and
+  delta. More rounds have a smaller bias and more noise, so the best R may be
+  far below n.
 
   Args:
     num_records: Number of records n of the smallest silo.
@@ -253,8 +254,8 @@ def choose_smoothing(
       convex           sqrt(M) (L/D) min{sqrt(n), eps n / sqrt(d ln(1/delta))}
       strongly convex  mu M min{n, eps^2 n^2 / (d ln(1/delta))}
 
-  With this b the bias of the envelope, at most L^2 / (2 b), is as large as the
-  optimal risk (LR23), up to constants and logarithms.
+  The bias of the envelope is at most L^2 / (2 b). With this b, that is as large
+  as the optimal risk (LR23), up to constants and logarithms.
 
   Args:
     num_records: Number of records n.

@@ -42,10 +42,14 @@ def moreau_envelope(
 ) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]:
   """Returns the envelope f_b of a loss, see the module docstring.
 
-  It is a function of (margin, squared_norm, label) that works elementwise on
-  vectors. It is exact for 'absolute', |z - y|, whose envelope is Huber's loss,
-  and for 'hinge', max(0, 1 - y z) with y of -1 or 1. For your own loss, a
-  ternary search finds the minimiser up to about 1e-8 of its interval.
+  It is a function of (margin z, squared norm of the features, label y) that
+  works elementwise on vectors. It is exact for
+
+  * 'absolute', |z - y|, whose envelope is Huber's loss, and
+  * 'hinge', max(0, 1 - y z), with y of -1 or 1.
+
+  For your own loss, a ternary search finds the minimiser up to about 1e-8 of
+  its interval.
 
   Args:
     loss: 'absolute', 'hinge', or a convex function of (margin, label), with

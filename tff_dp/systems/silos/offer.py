@@ -73,6 +73,7 @@ def secure_sum(setting: offers.Setting) -> offers.Offer:
 
   Raises:
     DoesNotFitError: If a silo has fewer records than rounds in which it sends.
+    ArgumentError: If no noise that can be drawn is enough for the budget.
   """
   rounds = setting.schedule.max_participations
   silos, records = setting.reports_per_round, setting.records // rounds

@@ -66,10 +66,11 @@ def build_noisy_mb_sgd(
     sampling: Sampling of all silos or by name, see `planning`.
     l2_norm_clip: Clip norm, see `planning`.
     learning_rate: Learning rate eta, or eta_0..eta_{R-1}.
-    averaging: Result of `get_model_weights`: the mean of w_0..w_{R-1}
-      ('uniform'), the mean with weights (1 - (mu + lambda) eta)^-(r+1)
-      ('exponential', for strongly convex objectives), w_R ('last'), the mean of
-      the last 8 of w_0..w_{R-1} ('last_8'), or an `Average`.
+    averaging: Result of `get_model_weights`, an `Average` or one of these
+      names. 'uniform' is the mean of w_0..w_{R-1}. 'exponential', for strongly
+      convex objectives, is their mean with the weights
+      (1 - (mu + lambda) eta)^-(r+1). 'last_8' is the mean of the last 8 of
+      them, or of all if R is below 8. 'last' is w_R.
     strong_convexity: Strong convexity mu of the loss, without the regulariser.
     constraint: Set in which the model has to stay, see `planning`.
     regularization: Regularisation lambda, see `planning`.
@@ -139,8 +140,9 @@ def build_isrl_local_sgd(
     num_local_steps: Number of steps of a silo between two messages.
     l2_norm_clip: Clip norm, see `planning`.
     learning_rate: Learning rate eta of the silos.
-    averaging: Result of `get_model_weights`: w_R ('last'), the mean of w_1..w_R
-      ('uniform') or of the last 8 of them ('last_8'), or an `Average`.
+    averaging: Result of `get_model_weights`, an `Average` or one of these
+      names. 'last' is w_R. 'uniform' is the mean of w_1..w_R. 'last_8' is the
+      mean of the last 8 of them, or of all if R is below 8.
     constraint: Set in which the model has to stay, see `planning`.
     **options: Options of `build_noisy_mb_sgd` without metrics.
   """

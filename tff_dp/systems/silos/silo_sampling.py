@@ -228,10 +228,14 @@ def poisson_profile(
 ) -> privacy_profiles.Profile:
   """Returns the profile of one Poisson-sampled round.
 
-  Exact, rounded up. The profile is the hockey-stick divergence H_E, with E =
-  exp(epsilon), of P = (1 - q) N(0, s^2) + q N(1, s^2) from Q = (1 - q) N(0,
-  s^2) + q N(-1, s^2). The ratio P(y) / Q(y) grows in y, so the worst set is
-  {y >= c}. Here t = exp(c / s^2) solves
+  Exact, rounded up. The profile is the hockey-stick divergence H_E of P from Q,
+  with E = exp(epsilon), for
+
+      P = (1 - q) N(0, s^2) + q N(1, s^2),
+      Q = (1 - q) N(0, s^2) + q N(-1, s^2).
+
+  The ratio P(y) / Q(y) grows in y, so the worst set is {y >= c}. Here
+  t = exp(c / s^2) solves
 
       q a t^2 - (1 - q) (E - 1) t - E q a = 0,   a = exp(-1 / (2 s^2)).
 

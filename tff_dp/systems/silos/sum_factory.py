@@ -60,15 +60,15 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
             `plan.noise_variance`, plus rounding of variance <= (C / h)^2 / (M
             K)
 
-  A value is a silo's records, float32 of shape [records, num_params], or an
-  `OrderedDict(rows, key)` of the records and a secret key of the silo and
-  round. The key is int64 of shape [2], is used for nothing else and stays at
-  the silo. Each record is clipped to the norm C, which bounds its coordinates.
-  A record that is not finite counts as zero. Encoding and noise happen in the
-  silo, and the server gets the secure sum of integers. A record is protected by
-  the noise of *all* silos in the sum, so the sum of fewer than `min_silos` must
-  not be opened. In the field the secure summation must refuse such a sum. Here
-  the server refuses to decode it.
+  A value is a silo's records, float32 of shape [records, num_params]. It may
+  also be an `OrderedDict(rows, key)` of the records and a secret key of the
+  silo and round. The key is int64 of shape [2], is used for nothing else and
+  stays at the silo. Each record is clipped to the norm C, which bounds its
+  coordinates. A record that is not finite counts as zero. Encoding and noise
+  happen in the silo, and the server gets the secure sum of integers. A record
+  is protected by the noise of *all* silos in the sum, so the sum of fewer than
+  `min_silos` must not be opened. In the field the secure summation must refuse
+  such a sum. Here the server refuses to decode it.
 
   Attributes:
     plan: The `SumPlan`.
