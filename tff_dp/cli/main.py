@@ -193,7 +193,7 @@ def run_of(arguments: argparse.Namespace) -> Any:
 
 
 def _with_events(words: list[str]) -> list[str]:
-  """Returns the words, with `--events` put before the path of a run.
+  """Returns the words, with `--events` before the path of a run, if it is there.
 
   Only `account` and `statement` can have a path there.
   """

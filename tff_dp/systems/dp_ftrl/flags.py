@@ -398,7 +398,7 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
 
 
 def _chosen(arguments: argparse.Namespace, given: dict[str, Any]) -> str:
-  """Returns the flags whose values were chosen for the user.
+  """Returns the flags whose values were chosen for the user, as text.
 
   Args:
     arguments: The flags, all set.

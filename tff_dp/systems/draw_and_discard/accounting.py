@@ -43,7 +43,9 @@ ASSUMPTIONS = (
 
 
 class Guarantee(NamedTuple):
-  """Privacy loss of one client through its reports, infinite without noise.
+  """Privacy loss of one client through its reports.
+
+  Without noise, each epsilon is infinite and each delta is 1.
 
   Attributes:
     model_epsilon: Epsilon of one participation, at `delta`, for the whole

@@ -22,10 +22,10 @@ server.
 The spread of a weight is its sample variance over the k instances, denominator
 k - 1. The noise of every update, of variance `noise_variance`, widens the
 spread. Overwriting narrows it. With m clients in flight at once, all clients of
-a round draw from the same pool and then overwrite one by one. The expected
-spread S then obeys, under draw and discard and without gradients,
+a round draw from the same pool and then overwrite one by one. Under draw and
+discard, without gradients, a round takes the expected spread from S to S', with
 
-    S' = S (1 - (1 - q2)/k) + noise_variance (1 - q1)          per round,
+    S' = S (1 - (1 - q2)/k) + noise_variance (1 - q1),
     q1 = (1 - 1/k)^m,  q2 = (1 - 2/k)^m
 
 For m = 1 that is S' = S (1 - 2/k^2) + noise_variance/k, with fixed point k

@@ -275,9 +275,9 @@ class SiloPlan(plan_base.PlanOfSilos):
   ) -> tuple[float, float]:
     """Returns (epsilon, delta) of a person with records in some silos.
 
-    Upper bound: k records in a silo cost (k eps, k e^((k-1) eps) delta), and
-    silos add up. For one silo, `person_epsilon` returns epsilon at a delta that
-    you choose.
+    Upper bound: if one record of a silo costs (eps, delta), then k records cost
+    (k eps, k e^((k-1) eps) delta), and silos add up. For one silo,
+    `person_epsilon` returns epsilon at a delta that you choose.
 
     Args:
       num_records: Number of records of the person, by silo.

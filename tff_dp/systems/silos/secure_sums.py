@@ -10,7 +10,7 @@
 
 The noise of all silos together protects a record. So there is far less noise
 than if every silo protected its own records alone. The price is trust in the
-secure summation and in the other silos. Every record is in one sum.
+secure summation and in the other silos. Every record is in at most one sum.
 
 Sources: arXiv:2106.09779, algorithms 4 to 6, with exact calibration instead of
 the printed constants, see `systems.silos.integer_plans`.

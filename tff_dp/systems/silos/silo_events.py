@@ -139,10 +139,9 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
 
 
 def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
-  """Returns how often each kind of message uses a record, for all records.
+  """Returns the `Uses` of all records: how often each kind of message uses one.
 
-  Records that are in the ranges of the same messages have the same result, and
-  it is returned once.
+  Records that are in the ranges of the same messages have the same `Uses`.
 
   Args:
     counts: Number of times that each message was sent.
@@ -323,7 +322,8 @@ def unsampled_epsilon_of(
   (2 / m_e)^2 over the messages of one record.
 
   Args:
-    uses: Number of messages of each kind that use one record.
+    uses: Number of messages of each kind that use one record. If the records
+      were used in different messages, take the largest result over their uses.
     delta: Target delta, in (0, 1).
     num_records: Number of records k.
   """
