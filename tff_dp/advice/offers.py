@@ -110,7 +110,7 @@ class Setting:
 
   @property
   def rounds_per_pass(self) -> int:
-    """Number of rounds in which the whole population can report once."""
+    """Number of full rounds in which no client has to report twice."""
     return self.population // self.reports_per_round
 
   @property

@@ -208,7 +208,7 @@ def loss_sums_of(
 
 
 def alike(part: Part, interval: float) -> Loss:
-  """Returns the loss of one part, on a grid as wide as the part needs.
+  """Returns the loss of one part, on a grid that reaches as far as it needs.
 
   Upper bound.
 
