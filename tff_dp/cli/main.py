@@ -193,7 +193,7 @@ def run_of(arguments: argparse.Namespace) -> Any:
 
 
 def _with_events(words: list[str]) -> list[str]:
-  """Returns the words, with `--events` before the path of a run, if it is there.
+  """Returns the words, with `--events` inserted before the path of a run.
 
   Only `account` and `statement` can have a path there.
   """

@@ -16,11 +16,12 @@ from tff_dp.systems.draw_and_discard import client
 class InstanceCohorts(cohorts.ScheduledCohorts):
   """Cohorts of draw and discard, whose clients bring keys.
 
-  The clients of a round are drawn by lot among those who took part least often.
-  The participation ledger refuses clients beyond the cap of the plan. Who takes
-  part is public. Draws and noise of a client follow from the client's secret
-  key. Here the keys of all clients follow from one root key, which is kept
-  beside the ledger, so that a repeated round has the same reports.
+  Unless the caller chooses the clients of a round, they are drawn by lot among
+  those who took part least often. The participation ledger refuses clients
+  beyond the cap of the plan. Who takes part is public. Draws and noise of a
+  client follow from the client's secret key. Here the keys of all clients
+  follow from one root key. It is kept beside the ledger, so that a repeated
+  round has the same reports.
   """
 
   _root_key: bytes
