@@ -36,15 +36,18 @@ class Command(NamedTuple):
 
   Attributes:
     summary: One line for `--help`.
-    flags: Reference to an object with these functions. `add_arguments(parser,
-      kind, command)` adds flags, description and examples. `run_of(arguments)`
-      returns the plan, the number of rounds to account for and the delta, as a
-      `cli.results.PlanRun`. `calibrated(arguments)` returns a `PlanRun` within
-      `--epsilon`, and a dict that says which flag was solved for and its value.
-      `FLAGS` maps an argument of the plan to its flag, for errors.
-      `write_plot(arguments)` is optional. It draws what a flag `--plot` asks
-      for, in place of epsilon over rounds. The object computes no number:
-      `cli.results` asks the plan for headline and details.
+    flags: Reference to an object with the members below. The object computes
+      no number: `cli.results` asks the plan for headline and details.
+
+      * `add_arguments(parser, kind, command)` adds flags, description and
+        examples.
+      * `run_of(arguments)` returns the plan, the number of rounds to account
+        for and the delta, as a `cli.results.PlanRun`.
+      * `calibrated(arguments)` returns a `PlanRun` within `--epsilon`, and a
+        dict that says which flag was solved for and its value.
+      * `FLAGS` maps an argument of the plan to its flag, for errors.
+      * `write_plot(arguments)` is optional. It draws the picture for `--plot`,
+        in place of epsilon over rounds.
     examples: Reference to a dict of examples for `--help`, by the name of the
       command. The name '' stands for `tff-dp --help`. `None` for no examples.
   """

@@ -184,6 +184,9 @@ class DpFtrlPlan(base.Plan):
   ) -> float:
     """Returns the noise multiplier of the run as one Gaussian mechanism.
 
+    For zero-out it is `noise_multiplier` / sqrt(S2), where S2 is the squared
+    sensitivity of the rounds that count.
+
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.
       neighboring_relation: Relation to account under.

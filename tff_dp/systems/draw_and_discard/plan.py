@@ -126,7 +126,7 @@ class DrawAndDiscardPlan(base.Plan):
   def noise_multiplier(self) -> Optional[float]:
     """Std of Gaussian noise over the L2 radius of the step, 0 without noise.
 
-    `None` for Laplace noise.
+    The radius is half of the step's L2 sensitivity. `None` for Laplace noise.
     """
     if not self.step.is_private:
       return 0.0

@@ -116,13 +116,15 @@ class Strategy:
   def steps_per_round(self, concurrency: int = 1) -> float:
     """Returns by how many client steps a round moves the mean of the models.
 
-    The result is an expectation. It is exact if all reports are accepted and a
-    step does not depend on the model that it starts from. Without averaging and
-    batches, the result is about m/k if m is far below `num_instances` k, and
-    never above 1. If the result is far below m/k, raise the learning rate or
-    the number of rounds. With averaging, one report moves a model by half a
-    step, and n reports on the same model move it by 1 - 2^-n steps. With the
-    strategy 'server_batch' the result is m/N for batches of N reports.
+    The result is an expectation. It is exact if no report is refused and a step
+    does not depend on the model that it starts from. With k = `num_instances`,
+
+    * without averaging and batches it is about m/k if m is far below k, and
+      never above 1. If it is far below m/k, raise the learning rate or the
+      number of rounds.
+    * with averaging, one report moves a model by half a step, and n reports on
+      the same model move it by 1 - 2^-n steps.
+    * with the strategy 'server_batch' it is m/N for batches of N reports.
 
     Args:
       concurrency: Number of clients m that draw before any report is written.

@@ -125,11 +125,14 @@ class SiloEvent:
 def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
   """Returns (sum of m^-2)^(-1/2) for the noise multipliers m.
 
-  The multipliers are of several noised sums over one batch. Exact for Gaussian
-  noise: the sums, each divided by its own noise, form one vector. Infinity
-  without sums, and 0 if one sum has no noise. Example: a gradient, and a metric
-  that is clipped to [-B, B]. If the metric's sum divided by K has noise
-  sigma_B, the metric has the multiplier sigma_B K / B.
+  This is the noise multiplier of several noised sums over one batch, taken
+  together. Exact for Gaussian noise: the sums, each divided by its own noise,
+  form one vector. The result is infinity without sums, and 0 if one sum has no
+  noise.
+
+  Example: a gradient, and a metric that is clipped to [-B, B]. If the metric's
+  sum divided by K has noise sigma_B, the metric has the multiplier
+  sigma_B K / B.
   """
   for noise_multiplier in noise_multipliers:
     _checks.non_negative(noise_multiplier=noise_multiplier)
