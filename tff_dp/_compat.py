@@ -212,8 +212,9 @@ def unordered_datasets(dataset) -> Iterator[str]:
   order: those with `deterministic=False`, as an argument or as an option. The
   graphs of the dataset's functions are searched, too. A parallel `interleave`
   outside of these functions is always named, because TensorFlow 2.14.1 and
-  2.21.0 do not keep its argument. A dataset that a function takes from outside
-  is not searched. Checked against these two versions.
+  2.21.0 do not keep its argument. A function that takes a dataset from outside
+  is named, too, because that dataset cannot be searched. Checked against these
+  two versions.
 
   Args:
     dataset: A `tf.data.Dataset`.
@@ -235,6 +236,8 @@ def _unordered_steps(dataset) -> Iterator[str]:
     yield name
   inputs, functions = parts_of_dataset(dataset)
   for function in functions:
+    if any(tensor.dtype.name == 'variant' for tensor in function.captured_inputs):
+      yield f'{name} with a dataset from outside of its function'
     graph_def = function.graph.as_graph_def()
     nodes = [*graph_def.node]
     for inner in graph_def.library.function:

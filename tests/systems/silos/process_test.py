@@ -201,6 +201,10 @@ def _without_order():
   return options
 
 
+def _flat(data, inner):
+  return data.flat_map(lambda _: inner)
+
+
 class OrderTest(parameterized.TestCase):
   """Where positions say which block a record belongs to."""
 
@@ -236,6 +240,10 @@ class OrderTest(parameterized.TestCase):
                   batch
               ).with_options(_without_order())
           ),
+      ),
+      (
+          'shuffled_outside_of_the_function',
+          lambda data: _flat(tf.data.Dataset.range(1), data.shuffle(60)),
       ),
       (
           'drawn_from_two',
