@@ -365,6 +365,20 @@ class FitTest(parameterized.TestCase):
       self.assertEqual(offer['delta'], 1e-6)
     self.assertGreater(offers['secure-sum']['epsilon_no_amplification'], 1)
 
+  def test_noise_that_cannot_be_drawn_is_left_out(self):
+    flags = (
+        'advise', '--population=5', '--reports-per-round=5', '--rounds=30',
+        '--parameters=100', '--epsilon=0.1', '--records=1000',
+        '--trust=shuffler',
+    )
+    self.assertIn('isrl', _offers(*flags))
+    (reason,) = [
+        each['reason']
+        for each in _json(*flags, '--epsilon=0.001')['not_offered']
+        if each['system'] == 'secure-sum'
+    ]
+    self.assertStartsWith(reason, 'finds no integer noise')
+
   def test_fewer_records_than_rounds(self):
     result = _json(*_SILOS, '--rounds=2000')
     (reason,) = [

@@ -286,6 +286,19 @@ class NumbersTest(parameterized.TestCase):
     self.assertAlmostEqual(
         sliding.expected_dummy_updates(50), 41 * 0.9**10
     )
+    # More or fewer clients than steps, one by one.
+    for population in (3, 17, 120):
+      windows = [
+          sliding.protocol.windows(position, None)[0][1]
+          for position in range(population)
+      ]
+      self.assertAlmostEqual(
+          sliding.expected_dummy_updates(population),
+          sum(
+              0.9 ** sum(step in window for window in windows)
+              for step in range(10, 51)
+          ),
+      )
     self.assertIsNone(sliding.protocol.expected_clients_per_step(50))
     self.assertIsNone(_plan().expected_dummy_updates(50))
     self.assertIsNone(_plan().protocol.expected_clients_per_step(50))

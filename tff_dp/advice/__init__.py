@@ -14,16 +14,16 @@ accountant allows. The systems are compared by one number:
     error   standard deviation of the noise on the mean update of a round, per
             weight, in clip norms
 
-Correlated noise cancels over rounds. Its error is defined as that of
-independent noise with the same root mean square on the running sums of the
-rounds. Let P_t be the noise on the sum of rounds 1..t of T, divided by the
-number of reports of a round. Then
+Correlated noise cancels over rounds. Its error is the error of independent
+noise with the same root mean square on the running sums of the rounds. Let P_t
+be the noise on the sum of rounds 1..t of T, divided by the number of reports of
+a round. Then
 
     error = sqrt(mean_t Var(P_t) / ((T + 1) / 2)).
 
-For independent noise, this equals the standard deviation above. The error is
-that of the noise alone: it ignores which clients came and how much their
-updates lose by clipping. TensorFlow is not needed.
+For independent noise, this equals the standard deviation above. The error
+counts the noise alone. It ignores which clients came and how much their updates
+lose by clipping. TensorFlow is not needed.
 """
 
 from collections.abc import Callable

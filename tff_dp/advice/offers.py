@@ -231,6 +231,8 @@ class Advice:
   def warnings(self) -> tuple[str, ...]:
     """Facts that a reader must be told, one sentence each."""
     setting = self.setting
+    if setting.unit == 'record':
+      return ()  # A delta of 1 / records or more is refused.
     return tuple(base.weak_delta(setting.delta, setting.population))
 
 

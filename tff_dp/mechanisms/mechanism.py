@@ -181,7 +181,10 @@ class Mechanism(abc.ABC):
   @property
   @abc.abstractmethod
   def draws_per_round(self) -> float:
-    """Mean number of standard normal vectors that a round of the run draws."""
+    """Mean number of standard normal vectors that a round draws.
+
+    The mean is over the real rounds of the longest tree.
+    """
 
   @abc.abstractmethod
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:

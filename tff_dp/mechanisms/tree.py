@@ -251,8 +251,8 @@ class HonakerTree(_TreeMechanism):
     zero bits. Let m = tz(t). On each level j = 0..m, round t completes a node.
     Its draw z_j has the weight 2^-(m - j) in V_m. On each level l < m, another
     node comes just before the completed one. The value V_l of that earlier node
-    has the weight 2^-(m - l). All these terms are independent, and Var(V_l) is
-    1 / w_l.
+    has the weight 2^-(m - l) in V_m. All these terms are independent, and
+    Var(V_l) is 1 / w_l.
     """
     by_level = []
     for top in range(self.num_levels):

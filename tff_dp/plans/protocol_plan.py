@@ -147,7 +147,8 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
 
     Upper bound, for draws from the assumed distributions. `epsilon` also counts
     the tails that real draws lack. With the bound 'best', a run that stops uses
-    the bound that is best for all rounds.
+    the bound that is best for all rounds. If that is a combination of bounds,
+    all bounds are tried again.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -172,7 +173,7 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
       num_rounds: Optional[int] = None,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> float:
-    """Returns epsilon of everything that the run releases.
+    """Returns epsilon of everything that the run releases. Upper bound.
 
     Args:
       delta: Target delta, in (0, 1).
@@ -293,10 +294,11 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
     return found
 
   def expected_dummy_updates(self, population: int) -> Optional[float]:
-    """Returns the expected number of the run's updates that have no report.
+    """Returns the expected number of steps that use a dummy's report.
 
-    Exact. Nobody checks in for such an update. `None` for protocols without
-    dummies.
+    Nobody checks in at such a step. Exact, if no report is lost (and for a
+    sliding window, if the population is `num_rounds`). `None` for protocols
+    without dummies.
 
     Args:
       population: Number of clients.

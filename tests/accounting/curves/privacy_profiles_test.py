@@ -221,6 +221,13 @@ class ToPldTest(parameterized.TestCase):
     self.assertEqual(
         privacy_profiles.composed_epsilon(nothing, 1e-6, count=10), 0.0
     )
+    # Of one release, the worse direction counts here, too.
+    below = lambda end: lambda e: np.where(np.asarray(e) < end, 1.0, 0.0)
+    for first, second in ((1.0, 2.0), (2.0, 1.0)):
+      found = privacy_profiles.composed_epsilon(
+          below(first), 1e-6, count=1, reverse=below(second)
+      )
+      self.assertBetween(found, 2.0, 2.001)
     with self.assertRaisesRegex(ValueError, 'one number for each epsilon'):
       privacy_profiles.to_pld(lambda e: np.full(np.shape(e), math.nan))
 

@@ -149,6 +149,20 @@ class FlagsTest(parameterized.TestCase):
       )
 
   @parameterized.parameters(
+      ('--min-index-gap', 11, 10), ('--min-rounds-between', 10, 9)
+  )
+  def test_a_gap_that_the_population_does_not_allow(self, flag, gap, most):
+    flags = (
+        'account', 'dp-ftrl', '--rounds=100', '--noise-multiplier=1',
+        '--delta=1e-5', '--population=100', '--clients-per-round=10',
+    )
+    code, _, err = _run(*flags, f'{flag}={gap}')
+    self.assertEqual(code, 2)
+    self.assertStartsWith(err, f'error: {flag}={gap} is not allowed')
+    self.assertIn(f'at most {most}:', err)
+    self.assertEqual(_run(*flags, f'{flag}={most}')[0], 0)
+
+  @parameterized.parameters(
       ('once-per-tree', '--max-participations=2'),
       ('once-per-tree', '--rounds-per-epoch=2'),
       ('fixed-order', '--min-index-gap=2'),

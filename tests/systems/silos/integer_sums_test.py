@@ -101,6 +101,17 @@ class NoiseLawsTest(parameterized.TestCase):
     self.assertAlmostEqual(float(law.probs.sum()), 1.0)
     self.assertLess(law.outside, 1e-15)
 
+  def test_largest_skellam(self):
+    law = integer_noise.skellam(1e9)
+    normal = stats.norm.pdf(np.arange(-3, 4) * 1e4, scale=math.sqrt(1e9))
+    np.testing.assert_allclose(
+        law.probs[-law.lower - 30_000 : -law.lower + 30_001 : 10_000], normal,
+        rtol=1e-7,
+    )
+    # SciPy's Bessel function ends at 2^30.
+    with self.assertRaisesRegex(ValueError, 'variance=1000000001.*at most 1e'):
+      integer_noise.skellam(1_000_000_001)
+
   @parameterized.parameters(0.5, 8.0)
   def test_skellam_hockey_stick(self, variance):
     law = integer_noise.skellam(variance)

@@ -263,7 +263,9 @@ def composed_epsilon(
   _checks.integer_at_least(1, count=count)
   distance = float(profile(np.zeros(1))[0])
   if distance >= 1.0:
-    return epsilon_of(profile, delta) if count == 1 else math.inf
+    if count > 1:
+      return math.inf
+    return max(epsilon_of(side, delta) for side in (profile, reverse) if side)
   masses = _Masses.of(profile, reverse, interval=interval)
   directions = [masses] if reverse is None else [masses, masses.reversed()]
   lost = count * (_CUT + _CUT_SHARE * distance) + (_TAIL if count > 1 else 0.0)

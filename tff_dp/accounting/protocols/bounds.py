@@ -50,7 +50,8 @@ class Bound:
     part: Function that returns a `composition.Part`, which composes with other
       events.
     epsilon: Function that returns epsilon at delta if nothing else is released.
-      If there is a `part`, too, the result is never above the part's epsilon.
+      If there is a `part`, too, the result is usually not above the part's
+      epsilon.
     is_slow: Whether 'best' leaves the bound out, unless only published proofs
       are allowed. Such a bound is sound, and almost never the tightest.
   """
@@ -104,9 +105,9 @@ class Rules:
     only_replace_one: Reason why the events are stated for replace-one only, as
       a clause. Empty if they hold under all relations.
     names: Names of all bounds that `bounds` may return, without 'none'.
-    together: Function (leaves, method) -> loss of all leaves at once, or `None`
-      if that loss is unknown. The loss may be smaller than a composition of
-      bounds.
+    together: Function (leaves, method) -> loss of all leaves at once for
+      replace-one, or `None` if that loss is unknown. The loss may be smaller
+      than a composition of bounds.
   """
 
   bounds: Callable[
@@ -174,6 +175,9 @@ def names_of(event: dp_accounting.DpEvent) -> tuple[str, ...]:
 
   Args:
     event: Event to account for.
+
+  Raises:
+    TypeError: If a part of the event has no rules.
   """
   names = ['best', 'none']
   for leaf, _ in run_events.leaves(event):
@@ -229,9 +233,15 @@ def relation_for(
 def together(leaves: run_events.Leaves, method: str) -> Whole | None:
   """Returns the loss of all leaves at once, `None` if no rules know it.
 
+  Only rules of events for replace-one know such a loss, and it is for
+  replace-one.
+
   Args:
-    leaves: Leaves of the event of the run, accounted for under replace-one.
+    leaves: Leaves of the event of the run.
     method: Name of the accountant, see `accountants`.
+
+  Raises:
+    TypeError: If a leaf has no rules.
   """
   for leaf, _ in leaves:
     found = rules_of(leaf).together

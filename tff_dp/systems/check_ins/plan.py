@@ -80,9 +80,10 @@ class CheckInPlan(protocol_plan.ProtocolPlan):
   @property
   def built_by(self) -> str:
     """See base class."""
-    name = 'build_shuffled_check_in_sgd'
-    if not isinstance(self.protocol, shuffled.ShuffledCheckIn):
-      name = 'build_check_in_sgd'
+    name = 'build_check_in_sgd'
+    behind_shuffler = shuffled.ShuffledCheckIn, shuffled.ShuffledReports
+    if isinstance(self.protocol, behind_shuffler):
+      name = 'build_shuffled_check_in_sgd'
     return f'tff_dp.check_ins.{name}(model, plan, ...)'
 
   @property

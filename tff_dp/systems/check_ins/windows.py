@@ -184,12 +184,16 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
   def expected_dummy_updates(self, population):
     """See base class.
 
-    Exact only for a population of `num_rounds` clients. Another population is
-    counted as a pass with as many steps.
+    Exact: a step without an update for each slot in use that none of the
+    clients draws whose window has it (arXiv:2007.06605, proposition 4.4, for
+    one client a step).
     """
-    return random_check_ins.expected_dummies_sliding_window(
-        population, window=self.window
-    )
+    _checks.integer_at_least(0, population=population)
+    whole, rest = divmod(population, self.num_rounds)
+    clients = np.full(self.num_rounds, whole)
+    clients[:rest] += 1
+    able = np.convolve(clients, np.ones(self.window, int), 'valid')
+    return float(np.sum((1 - 1 / self.window) ** able))
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None

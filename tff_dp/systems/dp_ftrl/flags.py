@@ -371,14 +371,17 @@ def _set_gap(arguments: argparse.Namespace) -> bool:
   if None not in (population, cohort):
     _checks.integer_between(1, population, clients_per_round=cohort)
   if any(getattr(arguments, name) is not None for name in known):
-    gap = arguments.min_index_gap
-    if None not in (gap, population, cohort) and gap > population // cohort:
-      raise _checks.ArgumentError(
-          'min_index_gap',
-          gap,
-          f'at most {population // cohort}, which is population / clients per'
-          ' round: after that many rounds all clients have come',
-      )
+    for name, less in (('min_index_gap', 0), ('min_rounds_between', 1)):
+      gap = getattr(arguments, name)
+      if None in (gap, population, cohort):
+        continue
+      if gap + less > population // cohort:
+        raise _checks.ArgumentError(
+            name,
+            gap,
+            f'at most {population // cohort - less}: after population / clients'
+            f' per round = {population // cohort} rounds all clients have come',
+        )
     return True
   if population is None:
     return False

@@ -35,6 +35,8 @@ _MARGIN = 40
 # Generous relative error of `ive` for the orders and arguments in use.
 _BESSEL_ERROR = 1e-8
 _MOST_VALUES = 1 << 22
+# SciPy 1.9 and 1.18 give NaN for `ive` from 2^30 on.
+_MOST_VARIANCE = 1e9
 _ROUNDING = float(np.finfo(np.float64).eps)
 # Orders of Renyi divergences: dense near 1, then sparser.
 ORDERS = tuple(1 + np.geomspace(0.05, 2000.0, 36))
@@ -90,8 +92,20 @@ def skellam(variance: float) -> IntegerLaw:
   Each of the two has mean v / 2, where v is the variance. Exact up to rounding:
   the probability of k is exp(-v) I_|k|(v), with I the modified Bessel function.
   Sums of independent Skellam variables are Skellam.
+
+  Args:
+    variance: Variance v, at most 10^9: beyond, SciPy has no Bessel function.
+
+  Raises:
+    ArgumentError: If v is larger.
   """
   _checks.positive(variance=variance)
+  if variance > _MOST_VARIANCE:
+    raise _checks.ArgumentError(
+        'variance',
+        variance,
+        f'at most {_MOST_VARIANCE:g} squared steps: choose a coarser grid',
+    )
   reach = math.ceil(_REACH * math.sqrt(variance) + _MARGIN)
   _check_size(2 * reach, 'variance', variance)
   values = np.arange(-reach, reach + 1)

@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The offers of silos for a setting, as `advise` compares them."""
 
+import contextlib
+import itertools
 import math
 
+from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.advice import offers
 from tff_dp.systems.silos import integer_plans
@@ -72,8 +75,8 @@ def secure_sum(setting: offers.Setting) -> offers.Offer:
   """Returns the offer of a secure sum with the integer noise of all silos.
 
   Raises:
-    DoesNotFitError: If a silo has fewer records than rounds in which it sends.
-    ArgumentError: If no noise that can be drawn is enough for the budget.
+    DoesNotFitError: If a silo has fewer records than rounds in which it sends,
+      or if no noise that can be drawn is enough for the budget.
   """
   rounds = setting.schedule.max_participations
   silos, records = setting.reports_per_round, setting.records // rounds
@@ -89,22 +92,28 @@ def secure_sum(setting: offers.Setting) -> offers.Offer:
     rounding = (1.0 / plan.grid) ** 2 / (silos * records)
     return math.sqrt(plan.noise_variance(1.0, num_silos=silos) + rounding)
 
-  plan = min(
-      (
-          integer_plans.calibrate(
-              noise,
-              epsilon=setting.epsilon,
-              delta=setting.delta,
-              dimension=setting.parameters,
-              grid=grid,
-              records_per_silo=records,
-              min_silos=silos,
-          )
-          for noise in _SUM_NOISES
-          for grid in _GRIDS
-      ),
-      key=error_of,
-  )
+  plans = []
+  for noise, grid in itertools.product(_SUM_NOISES, _GRIDS):
+    # Some noise has too many probable values for its tables, or its sum has too
+    # many bits.
+    with contextlib.suppress(_checks.ArgumentError):
+      found = integer_plans.calibrate(
+          noise,
+          epsilon=setting.epsilon,
+          delta=setting.delta,
+          dimension=setting.parameters,
+          grid=grid,
+          records_per_silo=records,
+          min_silos=silos,
+      )
+      found.bits(silos)
+      plans.append(found)
+  if not plans:
+    raise offers.DoesNotFitError(
+        'finds no integer noise that it can draw and that is enough for epsilon'
+        f' {setting.epsilon:g}'
+    )
+  plan = min(plans, key=error_of)
   run = dict(dimension=setting.parameters)
   noise = {'grid': plan.grid, 'share_variance': plan.share_variance}
   return offers.offer(
