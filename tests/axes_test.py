@@ -13,6 +13,18 @@ from matplotlib.backends import backend_agg
 from tff_dp import _axes
 
 
+def _boxes(figure, axes):
+  """Returns the boxes of the labels that the horizontal axis shows."""
+  renderer = backend_agg.FigureCanvasAgg(figure).get_renderer()
+  figure.draw(renderer)
+  low, high = axes.get_xlim()
+  return [
+      label.get_window_extent(renderer)
+      for place, label in zip(axes.get_xticks(), axes.get_xticklabels())
+      if low <= place <= high
+  ]
+
+
 class CountTest(parameterized.TestCase):
 
   @parameterized.product(
@@ -24,15 +36,12 @@ class CountTest(parameterized.TestCase):
     axes = figure.subplots()
     axes.plot([1, last], [0, 1])
     _axes.count(axes.xaxis)
-    renderer = backend_agg.FigureCanvasAgg(figure).get_renderer()
-    figure.draw(renderer)
+    boxes = _boxes(figure, axes)
+    self.assertNotEmpty(boxes)
     low, high = axes.get_xlim()
-    boxes = []
-    for place, label in zip(axes.get_xticks(), axes.get_xticklabels()):
+    for place in axes.get_xticks():
       if low <= place <= high:
         self.assertEqual(place, round(place))
-        boxes.append(label.get_window_extent(renderer))
-    self.assertNotEmpty(boxes)
     for left, right in zip(boxes, boxes[1:]):
       self.assertLess(left.x1, right.x0)
 
@@ -46,6 +55,20 @@ class CountTest(parameterized.TestCase):
 
 
 class LogTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      (1e-8, 1e-5), (1e-7, 1e-5), (2e-7, 3e-6), (1e-12, 1e-3), (0.5, 20.0)
+  )
+  def test_labels_are_apart_from_each_other(self, low, high):
+    figure = figure_lib.Figure(figsize=(3.6, 2.4), layout='constrained')
+    axes = figure.subplots()
+    axes.plot([low, high], [0, 1])
+    axes.set_xscale('log')
+    _axes.log(axes.xaxis)
+    boxes = _boxes(figure, axes)
+    self.assertGreater(len(boxes), 2)
+    for left, right in zip(boxes, boxes[1:]):
+      self.assertLess(left.x1, right.x0)
 
   @parameterized.parameters((1.0, ['1']), (20.0, ['20']), (0.05, ['0.05']))
   def test_a_single_value_has_its_own_tick(self, value, labels):

@@ -139,7 +139,9 @@ def log(axis) -> None:
   elif decades < 0.7:
     locator = ticker.MaxNLocator(nbins=5)
   else:
-    locator = ticker.LogLocator(subs=(1,) if decades > 3 else (1, 2, 5))
+    # Labels such as 5e-08 are wide.
+    most = 3 if low >= 1e-4 else 1.5
+    locator = ticker.LogLocator(subs=(1,) if decades > most else (1, 2, 5))
   axis.set_major_locator(locator)
   axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: f'{x:g}'))
   axis.set_minor_formatter(ticker.NullFormatter())

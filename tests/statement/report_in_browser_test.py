@@ -17,15 +17,21 @@ from tests.statement import report_test
 pytestmark = pytest.mark.once
 _CHROMIUM = shutil.which('chromium') or shutil.which('google-chrome')
 _WIDTHS = (400, 1400)
-# Elements that reach beyond the page, unless their box scrolls.
+# Between the margins of A4, in CSS pixels.
+_PAPER = 658
+# Elements that reach beyond the page, unless their box scrolls. Nothing scrolls on
+# paper, and nothing is folded.
 _LOOK = """
 <script>
 addEventListener('load', () => {
   const found = [...document.querySelectorAll('iframe')].map((frame) => {
     const page = frame.contentDocument;
+    const isPaper = frame.name.startsWith('paper');
     const wide = [...page.querySelectorAll('article *')].filter((each) =>
-        !each.closest('.wide') && !each.closest('svg') &&
+        (isPaper || !each.closest('.wide')) && !each.closest('svg') &&
         each.getBoundingClientRect().right > frame.clientWidth + 1);
+    wide.push(...[...page.querySelectorAll('details > dl')].filter((each) =>
+        isPaper && !each.checkVisibility()));
     return frame.name + ':' + page.documentElement.scrollWidth + ':' +
         wide.map((each) => each.tagName + '.' + each.className).join(',');
   });
@@ -81,6 +87,32 @@ class BrowserTest(absltest.TestCase):
     for each in found:
       name, width, wide = each.split(':')
       self.assertEqual((width, wide), (name.rpartition('-')[2], ''), each)
+
+  def _printed(self, page: str) -> str:
+    """Returns what does not fit on paper, by tag, or lies folded."""
+    page = page.replace('@media print', '@media all')
+    dom, messages = _dom(
+        self.folder,
+        f'<!doctype html>{_LOOK}<iframe name="paper" style="width:{_PAPER}px;'
+        f'border:0" srcdoc="{html.escape(page)}"></iframe>',
+    )
+    self.assertEmpty(messages)
+    return re.search('<title>found paper:[0-9]+:(.*) end<', dom).group(1)
+
+  def test_nothing_is_cut_or_folded_on_paper(self):
+    page = report_test._page('silos')
+    self.assertIn('<td>south</td>', page)
+    # Silos have the widest table.
+    page = page.replace('<td>south</td>', f'<td>{"south" * 20}</td>')
+    self.assertEqual(self._printed(page), '')
+
+  def test_would_see_what_is_cut_or_folded_on_paper(self):
+    page = report_test._page('silos')
+    folded = page.replace('::details-content', '::no-such-part')
+    self.assertIn('DL.', self._printed(folded))
+    cut = page.replace('overflow-wrap: anywhere; min-width', 'min-width')
+    cut = cut.replace('<td>south</td>', f'<td>{"south" * 20}</td>')
+    self.assertIn('TD.', self._printed(cut))
 
   def test_would_see_an_overflow_and_a_message(self):
     page = report_test._page('honaker').replace(
