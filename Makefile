@@ -46,7 +46,7 @@ environment-nvflare: ## One without TFF, for NVFlare, in .venv-nvflare.
 environment-cluster: ## The reference stack with Ray and Dask, in .venv-cluster.
 	@tools/make_environment.sh cluster
 
-environment-docs: ## The reference stack with Sphinx, in .venv-docs.
+environment-docs: ## The current stack with Sphinx, in .venv-docs.
 	@tools/make_environment.sh docs
 
 train: environment ## Train DP-FTRL on handwritten digits, with its baselines.

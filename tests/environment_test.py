@@ -35,12 +35,11 @@ _ON_TOP = (
     ('requirements.jupyter', 'requirements'),
 )
 _OTHERS = ('requirements.benchmark', 'requirements.notebooks')
-# Two have none, the others those of what they include.
+# Two have none, the last those of what it includes.
 _NO_FILES = (
     'requirements.flower.overrides',
     'requirements.nvflare.overrides',
     'requirements.cluster.overrides',
-    'requirements.docs.overrides',
 )
 # All that the script may use besides uv or Python.
 _TOOLS = tuple(

@@ -5,8 +5,8 @@
 # Resolves the three stacks, requirements.in under requirements.overrides into
 # requirements.lock and the same for requirements.current and .colab, and what
 # Flower and NVFlare need, requirements.flower and .nvflare, which have no
-# overrides, and the reference with Ray and Dask, requirements.cluster, or with what
-# builds the site, requirements.docs, and the set of a benchmark. Further locks have only what comes on top of a stack:
+# overrides, and the reference with Ray and Dask, requirements.cluster, the current one
+# with what builds the site, requirements.docs, and the set of a benchmark. Further locks have only what comes on top of a stack:
 # requirements.cuda, .cuda-current and .jupyter, and .notebooks for Colab. Every
 # package has its hashes, no lock an index address. Versions that the present locks
 # have are kept where they still fit, so that a second run changes nothing;
@@ -27,9 +27,11 @@ export UV_PYTHON_DOWNLOADS=never
 resolve() {
   local name=$1 python=$2 overrides=() stack=$1
   shift 2
-  if [[ "${name}" == requirements.@(cluster|docs) ]]; then
-    stack=requirements  # Which it includes.
-  fi
+  # What it includes.
+  case "${name}" in
+    requirements.cluster) stack=requirements ;;
+    requirements.docs) stack=requirements.current ;;
+  esac
   if [[ -e "${stack}.overrides" ]]; then
     overrides=(--override "${stack}.overrides")
   fi
@@ -72,8 +74,6 @@ resolve requirements 3.11 "$@"
 resolve requirements.flower 3.11 "$@"
 resolve requirements.nvflare 3.11 "$@"
 resolve requirements.cluster 3.11 "$@"
-# With a kernel of Jupyter.
-resolve requirements.docs 3.11 --override requirements.jupyter.overrides "$@"
 resolve requirements.benchmark 3.11 "$@"
 resolve_on_top requirements.cuda requirements 3.11 "$@"
 resolve_on_top requirements.jupyter requirements 3.11 "$@"
@@ -88,6 +88,7 @@ if [[ "$(<requirements.current.lock)" != "${oldest}" ]]; then
   echo 'try: limit the package that differs in requirements.current.in' >&2
   exit 1
 fi
+resolve requirements.docs 3.13 --override requirements.docs.overrides "$@"
 resolve_on_top requirements.cuda-current requirements.current 3.12 "$@"
 # All that the first cell installs is in the lock of Colab; nothing else is wanted.
 sed -n 's/^\([a-z0-9-]*==[^ ]*\).*/\1/p' requirements.colab.lock > "${constraints}"

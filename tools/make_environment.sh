@@ -24,7 +24,8 @@ case "${1:-reference}" in
     venv=.venv-current lock=requirements.current.lock versions=(3.13 3.12)
     ;;
   colab) venv=.venv-colab lock=requirements.colab.lock versions=(3.13) ;;
-  flower | nvflare | cluster | docs)
+  docs) venv=.venv-docs lock=requirements.docs.lock versions=(3.13) ;;
+  flower | nvflare | cluster)
     venv=.venv-$1 lock=requirements.$1.lock versions=(3.11)
     ;;
   *)
