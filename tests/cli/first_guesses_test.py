@@ -43,7 +43,9 @@ _NAME_ANOTHER = (
     'advice --hospitals 12 --records 3000 --rounds 5',
     'account dp-ftrl --plot',
     'account dp-sgd',
+    'account draw',
     'calibrate dp-fedavg',
+    'version',
 )
 
 

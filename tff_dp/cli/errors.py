@@ -164,7 +164,8 @@ class Parser(argparse.ArgumentParser):
       super()._check_value(action, value)
       return
     names = list(action.choices)
-    close = difflib.get_close_matches(value, names, n=1, cutoff=0.4)
+    close = [name for name in names if value in name]
+    close += difflib.get_close_matches(value, names, n=1)
     show(
         f'{self.prog} has no {action.metavar or action.dest} {value}',
         why=f'there are {", ".join(names)}',

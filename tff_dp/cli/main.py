@@ -19,6 +19,7 @@ import sys
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp import _version
 from tff_dp import systems
 from tff_dp.cli import errors
 from tff_dp.systems import system
@@ -86,6 +87,9 @@ def _parser() -> errors.Parser:
       prog='tff-dp',
       description='Differentially private federated learning: its accounting.',
       epilog=_examples('') + _MORE_EXAMPLES,
+  )
+  parser.add_argument(
+      '--version', action='version', version=f'tff-dp {_version.__version__}'
   )
   commands = parser.add_subparsers(
       dest='command', required=True, metavar='COMMAND'
@@ -195,11 +199,13 @@ def run_of(arguments: argparse.Namespace) -> Any:
 def _with_events(words: list[str]) -> list[str]:
   """Returns the words, with `--events` inserted before the path of a run.
 
-  Only `account` and `statement` can have a path there.
+  Only `account` and `statement` can have a path there. A path that does not exist
+  has a slash.
   """
   takes_events = words[:1] in (['account'], ['statement'])
-  if takes_events and len(words) > 1 and os.path.exists(words[1]):
-    if words[1] not in systems.commands():
+  if takes_events and len(words) > 1 and not words[1].startswith('-'):
+    is_path = os.sep in words[1] or os.path.exists(words[1])
+    if is_path and words[1] not in systems.commands():
       return [words[0], '--events', *words[1:]]
   return words
 
