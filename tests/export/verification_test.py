@@ -27,6 +27,12 @@ from tff_dp.program import certification
 from tff_dp.program.files import process_files
 from tff_dp.statement import statement
 
+# Plans whose statements take no time.
+_QUICK = (
+    'honaker', 'adaptive', 'windows', 'gaussian_steps', 'laplace_steps',
+    'silos', 'secure_sums',
+)
+
 
 class KeysTest(absltest.TestCase):
 
@@ -91,6 +97,90 @@ class WarningsTest(absltest.TestCase):
         else:
           with self.assertRaisesRegex(verification.Wrong, 'leaves out'):
             verification._check_guarantee(root, manifest)
+
+
+def _numbers(value, *path):
+  """Yields the path of every number in the points of a statement."""
+  if isinstance(value, (dict, list)):
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in pairs:
+      yield from _numbers(each, *path, key)
+  elif isinstance(value, (int, float)) or value == 'inf':
+    yield path
+
+
+def _with(points, path, change):
+  """Returns a copy of points with one leaf changed."""
+  copied = json.loads(json.dumps(points))
+  *folders, name = path
+  place = copied
+  for each in folders:
+    place = place[each]
+  place[name] = change(place[name])
+  return copied
+
+
+def _safer(number):
+  return 0.5 if number == 'inf' else number - 1 if isinstance(
+      number, int
+  ) else 0.99 * number - 1e-3
+
+
+class PointsTest(parameterized.TestCase):
+  """What the statement says below its headline is what the plan gives."""
+
+  def _described(self, plan, about):
+    done = 0 if about.observed is None else about.observed.num_rounds
+    return events.PlanRun(plan, done or plan.num_rounds, about.delta)
+
+  @parameterized.product(name=_QUICK, occasion=('planned', 'stopped', 'known'))
+  def test_points_of_every_run_are_right(self, name, occasion):
+    plan = occasions.PLANS[name]()
+    about = occasions.occasions(plan)[occasion]
+    verification._check_points(
+        self._described(plan, about), plan.statement_about(about).points
+    )
+
+  @parameterized.parameters(*_QUICK)
+  def test_no_number_is_another_one(self, name):
+    plan = occasions.PLANS[name]()
+    about = occasions.occasions(plan)['stopped']
+    described = self._described(plan, about)
+    stated = plan.statement_about(about)
+    points, paths = stated.points, list(_numbers(stated.points))
+    self.assertGreater(len(paths), 30)
+    with mock.patch.object(type(plan), 'statement_about', return_value=stated):
+      for path in paths:
+        with self.subTest(path), self.assertRaises(verification.Wrong):
+          verification._check_points(described, _with(points, path, _safer))
+      forged = {
+          ('guarantee', 'level'): 'none (at all)',
+          ('adjacency', 'relation'): 'add_or_remove_one',
+          ('unit', 'unit'): 'letter',
+          ('amplification', 'claimed'): 'by magic',
+      }
+      for path, words in forged.items():
+        with self.subTest(path), self.assertRaises(verification.Wrong):
+          verification._check_points(
+              described, _with(points, path, lambda _, words=words: words)
+          )
+      more = json.loads(json.dumps(points))
+      more['guarantee']['epsilon_for_you'] = 0.1
+      with self.assertRaises(verification.Wrong):
+        verification._check_points(described, more)
+
+  def test_a_bundle_that_states_less_below_its_headline_fails(self):
+    root = pathlib.Path(self.create_tempdir().full_path, 'bundle')
+    shutil.copytree(bundles.kept(), root)
+    manifest = json.loads((root / bundle.MANIFEST).read_text())
+    verification._check_guarantee(root, manifest)
+    content = json.loads((root / bundle.STATEMENT).read_text())
+    content['points']['guarantee']['curve'][0]['epsilon'] *= 0.9
+    run_directory.write_json(root / bundle.STATEMENT, content)
+    found = statement.PrivacyStatement.from_json(content)
+    (root / bundle.STATEMENT_PAGE).write_text(found.to_markdown())
+    with self.assertRaisesRegex(verification.Wrong, 'guarantee.curve.0.epsilon'):
+      verification._check_guarantee(root, manifest)
 
 
 if __name__ == '__main__':

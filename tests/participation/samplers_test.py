@@ -309,17 +309,17 @@ class LawTest(parameterized.TestCase):
       case=(
           check_ins.AveragedCheckIn(1, 1),
           allocation.RandomAllocation(2, 2),
-          check_ins.ShuffledCheckIn(1, 1.0, 1),
+          check_ins.ShuffledCheckIn(1500, 1.0, 1),
       ),
       kind=samplers.KINDS,
   )
   def test_order_within_a_step_is_random(self, case, kind):
     sampler = _build(case, kind, num_clients=5)
+    # Of all passes, or of all steps of one pass: none repeats another's order.
+    times = [(i, 1) for i in range(1500)]
     if isinstance(case, check_ins.ShuffledCheckIn):
-      samplers_ = [_build(case, kind, i, num_clients=5) for i in range(1500)]
-      orders = [s.cohort(0, 1).clients for s in samplers_]
-    else:
-      orders = [sampler.cohort(i, 1).clients for i in range(1500)]
+      times = [(0, step) for step in range(1, 1501)]
+    orders = [sampler.cohort(*time).clients for time in times]
     for place in range(5):
       self._assert_uniform(
           np.bincount([order[place] for order in orders], minlength=5)

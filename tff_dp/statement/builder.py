@@ -250,8 +250,11 @@ def _common(
           for delta in sorted({*plan.curve_deltas, about.delta}, reverse=True)
       ],
       'amplification.epsilon_without': headline['epsilon_no_amplification'],
-      'amplification.right_guesses_without': right_guesses(
-          plan, headline, about.num_rounds, is_amplified=False
+      'amplification.right_guesses_without': max(
+          map(
+              guesses.least_right,
+              _profiles(plan, headline, about.num_rounds, False),
+          )
       ),
   }
   for path in _DECLARED:
@@ -268,28 +271,6 @@ def _common(
   if about.rounds_done:
     said['implementation.realised_participation'] = about.observed.sentence
   return said
-
-
-def right_guesses(
-    plan,
-    headline: Mapping[str, Any],
-    num_rounds: Optional[int],
-    *,
-    is_amplified: bool = True,
-) -> float:
-  """Returns the largest chance that a guess about a member is right.
-
-  The guess is which of two neighbouring data sets was used, with even odds
-  beforehand. Upper bound, for the member with the highest risk, see `guesses`.
-
-  Args:
-    plan: A `plans.base.Plan`.
-    headline: The plan's headline, with an infinite epsilon if the key is known.
-    num_rounds: Rounds after which the run stops, `None` for all.
-    is_amplified: Whether to use amplification.
-  """
-  found = _profiles(plan, headline, num_rounds, is_amplified)
-  return max(map(guesses.least_right, found))
 
 
 def _profiles(
