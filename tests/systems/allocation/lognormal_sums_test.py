@@ -36,7 +36,9 @@ class TailsTest(parameterized.TestCase):
   )
   def test_tilted_sums_have_all_digits(self, sigma, t, share):
     top = 4.0
-    rate = lognormal_sums.best_rate(sigma, t, top, share * t)
+    rate = lognormal_sums.best_rate(
+        sigma, t, top, share * t, above=share > 1
+    )
     law = lognormal_sums.TiltedSum(sigma, t, top, 0.0, rate)
     step = law._step  # pylint: disable=protected-access
     one, _ = lognormal_sums.term_law(sigma, step, top)
@@ -97,6 +99,15 @@ class SmallDeltasTest(parameterized.TestCase):
         self.assertGreaterEqual(found, exact_of(sigma, factor) * (1 - 1e-10))
         # So epsilon is right to 1 %.
         self.assertLess(found, exact_of(sigma, factor**0.99))
+
+  @parameterized.parameters(0.5, 1.0)
+  def test_add_at_epsilon_0(self, sigma):
+    # The threshold is the mean of S, so its side tells neither direction.
+    # pylint: disable=protected-access
+    bounds, _ = random_allocation._tail_add(sigma, 2, 1e12, np.ones(1))
+    exact = _add_of_two(sigma, 1.0)
+    self.assertGreaterEqual(bounds[0], exact)
+    self.assertAlmostEqual(bounds[0] / exact, 1.0, delta=1e-3)
 
   @parameterized.parameters((1.0, 50), (0.6, 300), (3.0, 1000))
   def test_plain_and_tilted_laws_agree(self, sigma, t):

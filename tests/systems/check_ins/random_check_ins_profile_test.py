@@ -6,6 +6,7 @@ import math
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import mpmath
 import numpy as np
 import pytest
 
@@ -72,6 +73,19 @@ class StepsTest(parameterized.TestCase):
         first, second = [np.array(row) / sum(row) for row in given]
         ratio = np.abs(np.log(first / second)).max()
         self.assertLessEqual(ratio, steps[i] + 1e-12)
+
+  @parameterized.product(e0=(1.0, 16.0, 36.0), p0=(0.3, 1.0))
+  def test_steps_are_rounded_up(self, e0, p0):
+    m = 10**6
+    steps = random_check_ins.step_epsilons(
+        local_epsilon=e0, num_slots=m, check_in_probability=p0
+    )
+    with mpmath.workdps(60):
+      stay = p0 * (1 - mpmath.exp(-e0))
+      for i in (0, m // 2, *range(m - 9, m)):
+        exact = mpmath.log1p(p0 * mpmath.expm1(e0) / (m - i * stay))
+        self.assertGreaterEqual(float(steps[i]), exact)
+        self.assertLess(float(steps[i]), exact * (1 + 1e-11))
 
   def test_last_step_is_attained(self):
     # All reports before looked like somebody else's: with dummies of 0 and

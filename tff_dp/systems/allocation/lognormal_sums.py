@@ -480,10 +480,11 @@ class LargeTerm:
       one, errors = term_law(sigma, step, top)
       values = step * np.arange(len(one))
       first = window_start(one, values, t, num_points)
-      # Wrapped mass of the other terms, given that the large X is at most
-      # `top`.
+      # Wrapped mass of the other terms, given that the large X is at most the
+      # last point of its grid.
+      largest = float(values[-1])
       wrapped = wrapped_mass(
-          one, values, t - 1, 0.0, first * step + width - top - step
+          one, values, t - 1, 0.0, first * step + width - largest
       )
     large, large_errors = term_law(sigma, step, top, cut)
     mass = float(large.sum())
@@ -503,7 +504,7 @@ class LargeTerm:
         + 2 * float(large_errors.sum())
         # S above the window is cut off. Its expectation is t times its mass
         # under P.
-        + mass * (t * wrapped[1] + top * wrapped[0])
+        + mass * (t * wrapped[1] + largest * wrapped[0])
     )
 
   def excess(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -527,7 +528,9 @@ class LargeTerm:
     return self._mass * (found + slack) + error, error + self._mass * slack
 
 
-def best_rate(sigma: float, t: int, top: float, threshold: float) -> float:
+def best_rate(
+    sigma: float, t: int, top: float, threshold: float, *, above: bool
+) -> float:
   """Returns the r for which the mean of S, weighted by exp(r S), is about c.
 
   Heuristic: every r of the right sign gives a valid bound.
@@ -536,11 +539,13 @@ def best_rate(sigma: float, t: int, top: float, threshold: float) -> float:
     sigma: Noise std.
     t: Number of steps.
     top: Largest X.
-    threshold: Threshold c, above t for r > 0 and below t for r < 0.
+    threshold: Threshold c.
+    above: Whether S > c is wanted, so r > 0 and c is at least t. Otherwise r <
+      0 and c is at most t.
   """
   z = np.linspace(-12.0, sigma * math.log(top) + 0.5 / sigma, _NUM_NODES)
   x = np.exp(z / sigma - 0.5 / sigma**2)
-  sign = math.copysign(1.0, threshold - t)
+  sign = 1.0 if above else -1.0
 
   def is_below(rate):
     logs = -0.5 * z**2 + sign * rate * x

@@ -455,7 +455,7 @@ def _tail_remove(sigma: float, t: int, enough: float, factors):
   # threshold, and X above it is rare.
   cut = _CUT_SHARE * (thresholds[0] - t)
   cut = min(max(cut, _quantile(sigma, _CUT_MASS / t, -0.5)), top)
-  rate = lognormal_sums.best_rate(sigma, t, cut, thresholds[0])
+  rate = lognormal_sums.best_rate(sigma, t, cut, thresholds[0], above=True)
   law = lognormal_sums.TiltedSum(sigma, t, cut, thresholds[0], rate)
   excess, error = law.excess(thresholds)
   # The excess counts 1 / t times. For the large term, t terms may be the large
@@ -478,7 +478,7 @@ def _tail_add(sigma: float, t: int, enough: float, factors):
   # Nothing above the largest threshold need be kept.
   thresholds = t / factors
   top = min(enough, thresholds[0])
-  rate = lognormal_sums.best_rate(sigma, t, top, thresholds[0])
+  rate = lognormal_sums.best_rate(sigma, t, top, thresholds[0], above=False)
   law = lognormal_sums.TiltedSum(sigma, t, top, 0.0, rate)
   excess, error = law.excess(thresholds)
   q_above, _ = lognormal_sums.above(sigma, top)

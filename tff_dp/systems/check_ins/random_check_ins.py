@@ -355,12 +355,17 @@ def step_epsilons(
   _check(local_epsilon, num_slots, check_in_probability)
   p0 = float(check_in_probability)
   before = np.arange(num_slots, dtype=np.float64)
-  # This form of a / (m - before p0 (1 - exp(-e0))) does not overflow.
   stay = -math.expm1(-local_epsilon)
-  log_ratio = local_epsilon + math.log(stay) if stay > 0 else -math.inf
-  log_odds = math.log(p0) if p0 > 0 else -math.inf
-  log_odds = log_odds + log_ratio - np.log(num_slots - before * p0 * stay)
-  return np.minimum(np.logaddexp(0.0, log_odds) * (1 + 1e-14), local_epsilon)
+  if stay == 0 or p0 == 0:
+    return np.zeros(num_slots)
+  # m - before p0 stay, as a sum of positive numbers: no digits cancel.
+  rest = num_slots - before + before * (1 - p0 + p0 * math.exp(-local_epsilon))
+  # This form of p0 a / rest does not overflow. Its logarithm is off by a few
+  # roundings of its parts, and so is epsilon, relative to its size.
+  logs = local_epsilon, math.log(stay), math.log(p0)
+  size = sum(abs(part) for part in logs) + math.log(num_slots)
+  found = np.logaddexp(0.0, sum(logs) - np.log(rest))
+  return np.minimum(found * (1 + 8 * _ROUNDING * (4 + size)), local_epsilon)
 
 
 def theorem_3_2_profile(
