@@ -93,7 +93,7 @@ def add_arguments(parser: errors.Parser) -> None:
     parser.add_argument(
         errors.flag(name), type=kind, required=not is_of_silos, help=text
     )
-  add('--delta', float, help='in (0, 1), below 1/population (default:'
+  add('--delta', float, help='at most 0.1, below 1/population (default:'
       ' population^-1.1; with --records, records^-2)')
   add('--trust', choices=offers.TRUST, required=not is_of_silos, help='whom clients'
       ' trust; more trust includes less. shuffler: a shuffler, or a secure sum')

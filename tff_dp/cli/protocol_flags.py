@@ -117,7 +117,7 @@ def add_clip_norm_and_delta(parser: errors.Parser) -> None:
   add = parser.add
   add('--clip-norm', float, default=1.0, help='bound on the norm of one report;'
       ' epsilon does not depend on it, the statement names it (default: 1)')
-  add('--delta', float, required=True, help='in (0, 1), below 1/population')
+  add('--delta', float, required=True, help='at most 0.1, below 1/population')
 
 
 def check_counts(arguments: argparse.Namespace) -> None:

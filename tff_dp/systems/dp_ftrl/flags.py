@@ -117,7 +117,7 @@ def add_arguments(
       ' with --population also the source of the gap (default: 1)')
   if command != 'statement':
     parser.add_relation()
-  add('--delta', float, required=True, help='in (0, 1), below 1/population')
+  add('--delta', float, required=True, help='at most 0.1, below 1/population')
 
 
 def add_option_arguments(parser: errors.Parser) -> None:

@@ -90,7 +90,7 @@ def add_arguments(
       '--delta',
       type=float,
       required=command != 'account',
-      help='in (0, 1), of all participations'
+      help='at most 0.1, of all participations'
       + ('; none by default, except that gaussian needs one')
       * (command == 'account'),
   )

@@ -71,7 +71,7 @@ class Flags:
     add('--l2-norm-clip', float, default=1.0, help='bound on the norm of one'
         ' contribution; epsilon does not depend on it, the statement names it'
         ' (default: 1)')
-    add('--delta', float, required=True, help='in (0, 1), below 1/N')
+    add('--delta', float, required=True, help='at most 0.1, below 1/N')
     if command != 'statement':
       parser.add_relation()
 

@@ -66,7 +66,7 @@ def add_arguments(
   add('--l2-norm-clip', float, default=1.0, help='C, bound on the gradient of a'
       ' record; epsilon does not depend on it, the statement names it (default:'
       ' 1)')
-  add('--delta', float, help='in (0, 1); 1/n^2 by default')
+  add('--delta', float, help='below 1/n; 1/n^2 by default')
   add('--published-proofs', action='store_true', help='the bound for poisson'
       ' that joint convexity alone gives')
   if command == 'statement':
