@@ -95,8 +95,8 @@ def text() -> str:
   for row in table.ROWS:
     if stored(row.name) is None:
       command = f'`python -m tasks reproduce {row.name}`'
-      why = row.why_not or f'Not run yet. {command} runs it.'
-      parts.append(f'* `{row.name}`: {why}')
+      why = row.why_not or f'Not run yet. {command} runs it. {row.cost}'
+      parts.append(f'* `{row.name}`: {why}'.rstrip())
   return '\n'.join(parts) + '\n'
 
 

@@ -139,6 +139,7 @@ class Row:
       `DataFileError` if it is not there. None for no data.
     why_not: Without `run`, what is missing; with it, empty.
     is_testable: Whether the data can be had without the authors of the paper.
+    cost: What the least run takes that counts, in a sentence. An estimate.
   """
 
   name: str
@@ -151,6 +152,7 @@ class Row:
   source: Callable[[], Any] | None = None
   why_not: str = ''
   is_testable: bool = True
+  cost: str = ''
 
 
 def verdict_of(lines: Sequence[Line]) -> str:

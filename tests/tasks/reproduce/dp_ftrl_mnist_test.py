@@ -78,6 +78,7 @@ class RunTest(absltest.TestCase):
     self.assertEqual(result.rounds_share, 2 / 4800)
     self.assertAlmostEqual(result.population_share, 4000 / 60_000)
     self.assertFalse(result.is_setting_of_paper)
+    self.assertIn('not 20. At epsilon 8 the tree has', result.why)
     ((found, cells),) = given
     for accuracies in found.values():
       self.assertLen(accuracies, 1)
@@ -97,6 +98,9 @@ class VerdictTest(parameterized.TestCase):
       (0.9, 0.8, 0.95, rows.IN_PART),
       (0.7, 0.8, 0.6, rows.IN_PART),
       (0.7, 0.8, 0.75, rows.FAILS),
+      # No more than chance.
+      (0.9, 0.8, 0.899, rows.IN_PART),
+      (0.9, 0.899, 0.899, rows.FAILS),
   )
   def test_of_tree_unamplified_amplified(
       self, tree, unamplified, amplified, expected
@@ -113,6 +117,12 @@ class VerdictTest(parameterized.TestCase):
     result = dp_ftrl_mnist.compared(found, dict.fromkeys(found, cell))
     self.assertEqual(result.verdict, expected)
     self.assertLen(result.lines, 8)
+    near = tree > amplified and tree - amplified < 0.01
+    self.assertEqual(
+        f'{_TREE} above amplified at epsilon 1, 8 (within chance at 1, 8)'
+        in result.why,
+        near,
+    )
     self.assertAlmostEqual(result.lines[0].ours, tree)
     self.assertAlmostEqual(result.lines[0].spread, 0.01 * 2**0.5)
 
