@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ISRL-DP (arXiv:2106.09779): its noise, and its comparisons on data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import json
 import math
@@ -116,7 +116,8 @@ class _Sweep:
     rounds: R.
     num_records: Training records of the largest silo, for K.
     fields: Of the task's settings, otherwise.
-    folders: Of the task's problems; the empty name where there is one.
+    folders: Of the task's problems -> name in the table, both empty where
+      there is one.
     population_share: Of the user's data -> share of the paper's records.
   """
 
@@ -125,7 +126,9 @@ class _Sweep:
   rounds: int
   num_records: int
   fields: dict[str, object] = dataclasses.field(default_factory=dict)
-  folders: tuple[str, ...] = ('',)
+  folders: Mapping[str, str] = dataclasses.field(
+      default_factory=lambda: {'': ''}
+  )
   population_share: Callable[[str | None], float] = lambda data: 1.0
 
   def settings(self, run: rows.Run):
@@ -150,13 +153,25 @@ class _Sweep:
     self.task.main(
         settings, where=engine.EngineSettings(), progress=run.progress
     )
-    found = {}
-    for folder in self.folders:
+    return self.result(run)
+
+  def result(self, run: rows.Run) -> rows.Result:
+    """Returns what the finished cells of a run say."""
+    settings, found = self.settings(run), {}
+    for folder, name in self.folders.items():
       path = pathlib.Path(settings.output_dir, folder, 'results.json')
       content = json.loads(path.read_text())
-      found[folder] = content['cells']
+      found[name] = content['cells']
+    result = compared(found, error=content['error'])
+    why = result.why
+    if settings.rounds < self.rounds:
+      why += (
+          f" With {settings.rounds} of the paper's {self.rounds} rounds, only"
+          ' the order of the two can be compared, and not their errors.'
+      )
     return dataclasses.replace(
-        compared(found, error=content['error']),
+        result,
+        why=why,
         rounds_share=settings.rounds / self.rounds,
         population_share=self.population_share(run.data),
     )
@@ -217,7 +232,7 @@ def compared(
     plain = [groups.get((name, math.inf)) for name in ('mb_sgd', 'local_sgd')]
     if all(plain):
       apart = abs(statistics.fmean(plain[0]) - statistics.fmean(plain[1]))
-      ties.append(f'{prefix}{apart:.2g}')
+      ties.append(f'{apart:.2g}' + (f' at {problem}' if problem else ''))
   verdict = rows.IN_PART if ahead else rows.FAILS
   if behind:
     tail = f'It is not at {"; ".join(behind)}.'
@@ -306,7 +321,11 @@ ROWS = (
             rounds=50,
             num_records=214,
             fields={'layouts': ('charges_5', 'charges_10', 'charges_15')},
-            folders=('charges_5', 'charges_10', 'charges_15'),
+            folders={
+                'charges_5': '5 silos',
+                'charges_10': '10 silos',
+                'charges_15': '15 silos',
+            },
         ),
         seeds=20,
         data=_INSURANCE_DATA,
