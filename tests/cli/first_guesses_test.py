@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli import command as cli
 from tests.cli import goldens_test
+import tff_dp
 from tff_dp.cli import main
 
 pytestmark = pytest.mark.once
@@ -102,6 +103,16 @@ class FirstGuessesTest(parameterized.TestCase):
         main.main, 'calibrate', 'dp-ftrl', '--epsilon=1', *flags
     )
     self.assertEqual(asked, solved)
+
+  @parameterized.parameters('account', 'statement')
+  def test_a_run_that_is_not_there_is_no_kind(self, command):
+    code, out, err = cli.run(main.main, command, 'runs/none')
+    self.assertEqual((code, out), (3, ''))
+    self.assertEqual(err, 'error: runs/none: No such file or directory\n')
+
+  def test_version(self):
+    code, out, _ = cli.run(main.main, '--version')
+    self.assertEqual((code, out), (0, f'tff-dp {tff_dp.__version__}\n'))
 
   def test_says_what_it_assumed(self):
     _, _, err = cli.run(main.main, *_WORK[-1].split())
