@@ -173,6 +173,15 @@ class StoredTest(parameterized.TestCase):
       if not row.is_testable:
         self.assertIsNone(page.stored(row.name))
 
+  def test_a_row_that_was_not_run_says_what_it_takes(self):
+    with mock.patch.object(page, 'stored', return_value=None):
+      text = page.text()
+    costs = [row.cost for row in table.ROWS if row.cost]
+    self.assertNotEmpty(costs)
+    for cost in costs:
+      self.assertIn('estimated', cost)
+      self.assertIn(f' runs it. {cost}\n', text)
+
   @parameterized.parameters(*_QUICK)
   def test_accounting_is_as_stored(self, name):
     stored = rows.Result.from_json(page.stored(name))
