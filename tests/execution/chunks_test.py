@@ -4,6 +4,7 @@
 
 import collections
 import contextlib
+import dataclasses
 import logging
 
 from absl.testing import absltest
@@ -883,6 +884,77 @@ class SizeTest(absltest.TestCase):
     self.assertEqual(total, 600 + 2**19)
     self.assertEqual(sizes, [5, 64, 64, 17])
     self.assertEqual(context.num_clients_by_path['one_by_one'] - before, 1)
+
+
+class LimitsTest(parameterized.TestCase):
+  """Few clients of a large model work at once on a card, not on a CPU."""
+
+  def setUp(self):
+    super().setUp()
+    self.process = _averaging(_functional_model(), 'DATASET_ITERATOR')
+    self.cohort = [_dataset(6, seed) for seed in range(10)]
+    self.expected, _ = _run('one_by_one', _rounds, self.process, self.cohort)
+
+  @parameterized.parameters(
+      ('CPU:0', chunks.ON_CPU), ('GPU:0', chunks.ON_GPU),
+      ('GPU:3', chunks.ON_GPU),
+  )
+  def test_the_device_decides(self, name, limits):
+    device = f'/job:localhost/replica:0/task:0/device:{name}'
+    self.assertIs(chunks.limits(device), limits)
+
+  @parameterized.parameters(
+      (dict(), 'in_chunks'),
+      (dict(min_of_worker=10, min_alike=10, max_bytes=1000), 'in_chunks'),
+      (dict(min_of_worker=10, min_alike=10), 'at_once'),
+      (chunks.ON_GPU, 'at_once'),
+  )
+  def test_training_within_limits(self, limits, path):
+    if isinstance(limits, dict):
+      limits = dataclasses.replace(chunks.ON_CPU, **limits)
+    # Graphs of other limits may be there.
+    with execution.create_sync_in_process_context(
+        max_concurrent_clients=1
+    ) as context:
+      with absltest.mock.patch.object(chunks, 'limits', lambda device: limits):
+        actual = _rounds(self.process, self.cohort)
+    self.assertEqual(context.num_clients_by_path[path], 10)
+    _assert_close(actual, self.expected)
+
+  def test_a_lone_client_of_its_kind_goes_to_the_loop(self):
+    with execution.create_sync_in_process_context(
+        max_concurrent_clients=1
+    ) as context:
+      with absltest.mock.patch.object(chunks, 'ON_CPU', chunks.ON_GPU):
+        _rounds(self.process, [*self.cohort, _dataset(5, 1)])
+    found = context.num_clients_by_path
+    self.assertEqual((found['at_once'], found['in_chunks']), (10, 1))
+
+  def test_stacks_that_the_memory_does_not_hold_are_halved(self):
+    sizes = []
+    stack = chunks.stack
+
+    def stacked(clients):
+      sizes.append(len(clients))
+      if len(clients) > 3:
+        raise tf.errors.ResourceExhaustedError(None, None, 'no memory')
+      return stack(clients)
+
+    with execution.create_sync_in_process_context(
+        max_concurrent_clients=1
+    ) as context:
+      with absltest.mock.patch.multiple(
+          chunks, ON_CPU=chunks.ON_GPU, stack=stacked
+      ):
+        with self.assertLogs('tff_dp.execution', logging.WARNING) as logs:
+          actual = _rounds(self.process, self.cohort)
+        self.assertEqual(sizes, [10, 5, 2, 3, 5, 2, 3])
+        sizes.clear()
+        _rounds(self.process, self.cohort)
+    self.assertEqual(sizes, 5 * [2])
+    self.assertIn('does not hold 10 clients at once', logs.output[0])
+    self.assertEqual(context.num_clients_by_path['at_once'], 20)
+    _assert_close(actual, self.expected)
 
 
 if __name__ == '__main__':

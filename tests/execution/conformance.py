@@ -19,7 +19,6 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp.execution import call
 from tff_dp.execution.compiling import chunks
 
 # Of a two-sample Kolmogorov-Smirnov test, where results are random.
@@ -83,9 +82,9 @@ def dataset(values, dtype=np.int32) -> tf.data.Dataset:
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
   """Lets few clients work at once, too, and single ones of their kind."""
-  with mock.patch.object(call, '_MIN_CLIENTS_FOR_AT_ONCE', 1):
-    with mock.patch.object(chunks, '_MIN_ALIKE', 1):
-      yield
+  few = dataclasses.replace(chunks.ON_CPU, min_of_worker=1, min_alike=1)
+  with mock.patch.object(chunks, 'ON_CPU', few):
+    yield
 
 
 def outline(value):

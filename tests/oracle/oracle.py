@@ -24,7 +24,6 @@ import tensorflow_federated as tff
 
 from tff_dp import _shim
 from tff_dp import execution
-from tff_dp.execution import call
 from tff_dp.execution import contexts
 from tff_dp.execution import errors as errors_lib
 from tff_dp.execution.compiling import chunks
@@ -129,9 +128,9 @@ class Outcome:
 @contextlib.contextmanager
 def _few_at_once() -> Iterator[None]:
   """Lets few clients work at once, too, and single ones of their kind."""
-  with mock.patch.object(call, '_MIN_CLIENTS_FOR_AT_ONCE', 1):
-    with mock.patch.object(chunks, '_MIN_ALIKE', 1):
-      yield
+  few = dataclasses.replace(chunks.ON_CPU, min_of_worker=1, min_alike=1)
+  with mock.patch.object(chunks, 'ON_CPU', few):
+    yield
 
 
 def _create_tff_context() -> contexts.NativeContext:

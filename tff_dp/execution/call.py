@@ -29,9 +29,6 @@ _log = logging.getLogger(__name__)
 # The ways in which clients are run.
 _AT_ONCE, _IN_CHUNKS, _ONE_BY_ONE = 'at_once', 'in_chunks', 'one_by_one'
 PATHS = (_AT_ONCE, _IN_CHUNKS, _ONE_BY_ONE)
-# Tracing a graph for many clients at once takes a second or so. With fewer
-# clients per worker than this, it does not pay soon.
-_MIN_CLIENTS_FOR_AT_ONCE = 64
 # Time that an interrupted call waits for kernels that do not check for
 # cancellation.
 _CANCELLATION_SECONDS = 0.5
@@ -264,8 +261,10 @@ class Call:
     ]
     accumulators = zeros
 
+    limits = chunks.limits(device)
+
     def num_alike(kind):
-      if len(share) < _MIN_CLIENTS_FOR_AT_ONCE:
+      if len(share) < limits.min_of_worker:
         return 0
       return self._program.num_at_once(number, worker, kind=kind)
 
@@ -278,21 +277,38 @@ class Call:
         ((client, leaves(client)) for client in good),
         limit=self._max_clients_per_call,
         num_alike=num_alike,
+        min_alike=limits.min_alike,
     ):
-      # Clients with lower numbers may still come.
-      if self._is_cancelled or failures.is_beyond(chunk.clients[0]):
-        continue
-      done = None
-      if chunk.leaves is not None:
+      accumulators = self._work_on(
+          number, worker, chunk, server_inputs, accumulators, failures
+      )
+    return accumulators
+
+  def _work_on(
+      self, number, worker, chunk, server_inputs, accumulators, failures
+  ):
+    """Returns the accumulators after a chunk, in which clients may fail."""
+    # Clients with lower numbers may still come.
+    if self._is_cancelled or failures.is_beyond(chunk.clients[0]):
+      return accumulators
+    done = None
+    if chunk.leaves is not None:
+      try:
         done = self._work_on_chunk(
             number, worker, chunk, server_inputs, accumulators
         )
-      if done is None:
-        done = self._work_one_by_one(
-            number, worker, chunk.clients, server_inputs, accumulators, failures
-        )
-      accumulators = done
-    return accumulators
+      except tf.errors.ResourceExhaustedError:
+        self._program.too_many_at_once(number, worker, len(chunk.clients))
+        for half in chunk.halves():
+          accumulators = self._work_on(
+              number, worker, half, server_inputs, accumulators, failures
+          )
+        return accumulators
+    if done is None:
+      done = self._work_one_by_one(
+          number, worker, chunk.clients, server_inputs, accumulators, failures
+      )
+    return done
 
   def _leaves(self, one_pass) -> Callable[[int], leaves_lib.Leaves | None]:
     """Returns a function from a client to its leaves: its tensors and tables.
@@ -323,6 +339,9 @@ class Call:
 
     Nothing is done if no function runs such a chunk, or if the function failed.
     Its clients then run one by one.
+
+    Raises:
+      ResourceExhaustedError: The memory does not hold so many clients at once.
     """
     if chunk.is_alike:
       compiled, join, path = self._program.cohort_pass, chunks.stack, _AT_ONCE
@@ -337,6 +356,12 @@ class Call:
           function, [*server_inputs, *tensors, *accumulators]
       )
     except Exception as error:  # pylint: disable=broad-except
+      if (
+          isinstance(error, tf.errors.ResourceExhaustedError)
+          and chunk.is_alike
+          and len(chunk.clients) > 1
+      ):
+        raise
       # Nothing has changed. Running clients one by one shows which one failed.
       _log.debug('A chunk of clients is done again one by one: %s', type(error))
       return None

@@ -33,8 +33,43 @@ MAX_BYTES = 2**25
 # Largest number of clients in a loop. A call costs as much as a very small
 # client.
 _MAX_CLIENTS_OF_LOOP = 64
-# With fewer clients than this, a loop is as fast.
-_MIN_ALIKE = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+  """When clients work at once on a device. Otherwise they share a loop.
+
+  Attributes:
+    max_bytes: Most bytes of the model and of the results of all clients that
+      work at once. The values in between take a few times as much.
+    min_fitting: Fewest clients for which `max_bytes` must be enough.
+    min_of_worker: Fewest clients of a worker. Tracing the graph takes a second
+      or so.
+    min_alike: Fewest clients in a stack.
+  """
+
+  max_bytes: int
+  min_fitting: int
+  min_of_worker: int
+  min_alike: int
+
+
+# More than 8 MB leaves the caches of a processor, and then a loop is as fast.
+# So it is with few clients.
+ON_CPU = Limits(2**23, min_fitting=16, min_of_worker=64, min_alike=8)
+# A loop leaves a card idle between its small kernels. So two clients at once
+# already pay. A card that has less memory gets smaller stacks, see `call`.
+ON_GPU = Limits(2**29, min_fitting=2, min_of_worker=2, min_alike=2)
+
+
+def limits(device: str) -> Limits:
+  """Returns the limits of a worker.
+
+  Args:
+    device: Full name of its device.
+  """
+  kind = tf.DeviceSpec.from_string(device).device_type
+  return ON_GPU if kind == 'GPU' else ON_CPU
 
 
 @dataclasses.dataclass(eq=False)
@@ -64,12 +99,21 @@ class Chunk:
     self.kind = leaves.kind
     self.num_bytes += leaves.num_bytes
 
+  def halves(self) -> list['Chunk']:
+    """Returns two chunks that have all clients of this one, in their order."""
+    found = [Chunk(is_alike=self.is_alike), Chunk(is_alike=self.is_alike)]
+    middle = len(self.clients) // 2
+    for position, pair in enumerate(zip(self.clients, self.leaves)):
+      found[position >= middle].add(*pair)
+    return found
+
 
 def gather(
     clients: Iterable[tuple[int, leaves_lib.Leaves | None]],
     *,
     limit: int,
     num_alike: Callable[[datasets.Kind], int],
+    min_alike: int,
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
@@ -79,15 +123,15 @@ def gather(
     chunk of its own.
   * A stack has clients whose sequences have equal shapes and lengths. Each
     operation runs once for all of them. There are stacks only if `limit` and
-    `num_alike` allow at least 8 clients.
+    `num_alike` allow at least `min_alike` clients.
   * A loop has other clients, one after the other. They follow each other, apart
     from clients in stacks, and their leaves have one form (`Leaves.form`). A
     loop has at most 32 MiB of data.
 
   A stack waits until it is full. If more than 32 MiB of data wait, the largest
   stack does not wait longer. So the clients of a stack may come after clients
-  with higher numbers. Stacks of fewer than 8 clients that are left at the end
-  become loops.
+  with higher numbers. Stacks of fewer than `min_alike` clients that are left
+  at the end become loops.
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.
@@ -95,6 +139,7 @@ def gather(
       whatever the limit.
     num_alike: Function from the form of the sequences, a `datasets.Kind`, to
       the number of such clients that can be stacked in one chunk, 0 for none.
+    min_alike: Fewest clients in a stack.
   """
   last, last_form, groups, num_waiting, limits = Chunk(), None, {}, 0, {}
   for client, own in clients:
@@ -111,7 +156,7 @@ def gather(
     at_once = limits.get(own.kind)
     if at_once is None:
       at_once = limits[own.kind] = min(limit, num_alike(own.kind))
-    if at_once >= _MIN_ALIKE:
+    if at_once >= min_alike:
       group = own.form, own.lengths
       chunk = groups.get(group)
       if chunk is None:
@@ -138,13 +183,15 @@ def gather(
     yield last
   few = []
   for chunk in groups.values():
-    if len(chunk.clients) >= _MIN_ALIKE:
+    if len(chunk.clients) >= min_alike:
       yield chunk
     else:
       few += zip(chunk.clients, chunk.leaves)
   if few:
     few.sort(key=lambda pair: pair[0])
-    yield from gather(few, limit=limit, num_alike=lambda kind: 0)
+    yield from gather(
+        few, limit=limit, num_alike=lambda kind: 0, min_alike=min_alike
+    )
 
 
 def _stacked(tensors: Sequence) -> tf.Tensor:

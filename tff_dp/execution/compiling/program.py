@@ -40,12 +40,7 @@ _IN_CHUNKS = (
     schedule_lib.Select,
     interpreter.Literal,
 )
-# Most bytes of the model and of the results of all clients that work at once.
-# The values in between take a few times as much. More than this leaves the
-# caches of a processor, and then a loop over clients is as fast.
-_MAX_BYTES_AT_ONCE = 2**23
 _MAX_CLIENTS_AT_ONCE = 512
-_MIN_CLIENTS_AT_ONCE = 16
 
 
 def deserialize(serialized: bytes) -> tff.Computation:
@@ -207,6 +202,8 @@ class Program:
             node.operation.zero_type
         )
     self._functions = {}
+    # (pass, device) -> most clients at once, where its memory once ran out.
+    self._fitting = {}
     self.num_traces = 0
 
   def release(self) -> None:
@@ -422,7 +419,7 @@ class Program:
     """Returns the largest number of clients in one call of `cohort_pass`.
 
     It is 0 if there is no such function, or if the model and the results of a
-    client are so large that fewer than 16 clients fit.
+    client are so large that too few clients fit (`chunks.Limits`).
 
     Args:
       number: Number of the pass, from 1.
@@ -432,11 +429,36 @@ class Program:
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])
     sizes = [s.dtype.size * (s.shape.num_elements() or 0) for s in specs]
-    found = min(_MAX_CLIENTS_AT_ONCE, _MAX_BYTES_AT_ONCE // max(1, sum(sizes)))
-    if found < _MIN_CLIENTS_AT_ONCE:
+    device = self.worker_devices[worker]
+    limits = chunks.limits(device)
+    found = min(
+        _MAX_CLIENTS_AT_ONCE,
+        limits.max_bytes // max(1, sum(sizes)),
+        self._fitting.get((number, device), _MAX_CLIENTS_AT_ONCE),
+    )
+    if found < limits.min_fitting:
       return 0
     is_there = self.cohort_pass(number, worker, kind=kind)
     return found if is_there is not None else 0
+
+  def too_many_at_once(self, number: int, worker: int, clients: int) -> None:
+    """Notes that the memory of a worker's device did not hold so many clients.
+
+    From now on `num_at_once` is at most half of them there.
+
+    Args:
+      number: Number of the pass, from 1.
+      worker: Index of the worker.
+      clients: Number of clients that ran at once.
+    """
+    device = self.worker_devices[worker]
+    with self._lock:
+      fitting = self._fitting.get((number, device), clients)
+      self._fitting[number, device] = min(fitting, clients // 2)
+    _log.warning(
+        'The memory of %s does not hold %d clients at once: from now on at most'
+        ' %d, which takes longer.', device, clients, clients // 2
+    )
 
   def cohort_pass(
       self, number: int, worker: int, *, kind: datasets.Kind
