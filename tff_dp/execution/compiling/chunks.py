@@ -396,7 +396,8 @@ def at_once(
       raise errors.NotPlainError('elements hold nothing')
     stacked += columns
     # Take the common size, not a client's own: equal sizes keep loops in step.
-    sizes.append((tf.shape(columns[0], tf.int64)[1], next(remaining)))
+    with tf.device(datasets.DATASET_DEVICE):
+      sizes.append((tf.shape(columns[0], tf.int64)[1], next(remaining)))
 
   def of_client(own):
     own, own_sizes = iter(own), iter(sizes)

@@ -14,6 +14,7 @@ import dataclasses
 import tensorflow as tf
 
 from tff_dp.execution import errors
+from tff_dp.execution.data import datasets
 
 _MANY = 2**16  # Limit on repetitions, whose product with rows fits 64 bits.
 
@@ -37,6 +38,8 @@ class Columns:
     repeats: Number of times that the whole sequence of elements is read.
     row_maps: Functions of the components of a row before batching, in order.
     maps: Functions of the components of an element, in order.
+    num_elements: Number of elements, an int64 scalar.
+    end: The same in the dtype of the index of an element.
   """
 
   columns: Sequence[tf.Tensor]
@@ -48,26 +51,46 @@ class Columns:
   row_maps: tuple[Map, ...] = ()
   maps: tuple[Map, ...] = ()
 
-  @property
-  def _size(self) -> tf.Tensor:
-    # Batches of 2^63 - 1 rows, which mean all of them, would overflow.
-    return tf.minimum(self.batch_size, tf.maximum(self.num_rows, 1))
+  num_elements: tf.Tensor = dataclasses.field(init=False)
+  end: tf.Tensor = dataclasses.field(init=False)
+  _size: tf.Tensor = dataclasses.field(init=False)
+  _index_size: tf.Tensor = dataclasses.field(init=False)
+  _index_rows: tf.Tensor = dataclasses.field(init=False)
+  _index_distinct: tf.Tensor = dataclasses.field(init=False)
+
+  def __post_init__(self):
+    # A GPU works on int64 in its own memory, and a loop would wait there for
+    # each index. On int32 it works in the CPU's memory. Rows in memory are
+    # fewer than 2^30 (`leaves`), and so are elements unless they repeat.
+    can_repeat = self.period is not None or self.repeats != 1
+    dtype = tf.int64 if can_repeat else tf.int32
+    # Not where an element is read, which is inside of a loop.
+    with tf.device(datasets.DATASET_DEVICE):
+      # Batches of 2^63 - 1 rows, which mean all of them, would overflow.
+      size = tf.minimum(self.batch_size, tf.maximum(self.num_rows, 1))
+      num_distinct = (self.num_rows + size - 1) // size
+      num_elements = num_distinct * self.repeats
+      facts = dict(
+          num_elements=num_elements,
+          end=tf.cast(num_elements, dtype),
+          _size=size,
+          _index_size=tf.cast(size, dtype),
+          _index_rows=tf.cast(self.num_rows, dtype),
+          _index_distinct=tf.cast(num_distinct, dtype),
+      )
+    for name, value in facts.items():
+      object.__setattr__(self, name, value)
 
   @property
-  def _num_distinct(self) -> tf.Tensor:
-    return (self.num_rows + self._size - 1) // self._size
-
-  @property
-  def num_elements(self) -> tf.Tensor:
-    """Number of elements, an int64 scalar."""
-    return self._num_distinct * self.repeats
+  def first_index(self) -> tf.Tensor:
+    return tf.constant(0, self.end.dtype)
 
   def element(self, index: tf.Tensor) -> list[tf.Tensor]:
     """Returns the components of the element `index`, counted from 0."""
     if self.repeats != 1:
-      index %= tf.maximum(self._num_distinct, 1)
-    start = index * self._size
-    end = tf.minimum(start + self._size, self.num_rows)
+      index %= tf.maximum(self._index_distinct, 1)
+    start = index * self._index_size
+    end = tf.minimum(start + self._index_size, self._index_rows)
     if self.period is not None:
       # Do not copy the repeated rows, which would take that much more memory.
       rows = tf.range(start, end) if self.is_batched else start
@@ -152,8 +175,8 @@ class Iterator:
 
   Attributes:
     sequence: The sequence, None before the iterator has one.
-    index: Index of the next element, an int64 scalar, None before the iterator
-      has a sequence.
+    index: Index of the next element, a scalar, None before the iterator has a
+      sequence.
   """
 
   sequence: Columns | None = None
@@ -169,8 +192,8 @@ class Optional:
 
   Attributes:
     sequence: The sequence.
-    index: Index of the element, an int64 scalar. The element exists if this is
-      below the number of elements.
+    index: Index of the element, a scalar. The element exists if this is below
+      the number of elements.
   """
 
   sequence: Columns
@@ -190,7 +213,7 @@ def _new_iterator(node) -> list:
 def _set_up(node, sequence, iterator) -> list:
   check_is_columns(node, sequence)
   _check_is_iterator(node, iterator)
-  iterator.sequence, iterator.index = sequence, tf.constant(0, tf.int64)
+  iterator.sequence, iterator.index = sequence, sequence.first_index
   return []
 
 
@@ -212,7 +235,7 @@ def _check_is_iterator(node, iterator) -> None:
 
 def _has_value(node, optional) -> list:
   _check_is_optional(node, optional)
-  return [optional.index < optional.sequence.num_elements]
+  return [optional.index < optional.sequence.end]
 
 
 def _get_value(node, optional) -> list:

@@ -241,7 +241,6 @@ def reduce(library, node, sequence, *rest) -> list:
   state = _State(others)
   shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
   step = node.attr['f'].func.name
-  num_elements = sequence.num_elements
 
   def body(index, *tensors):
     own, inner = state.inside(others, tensors[size:])
@@ -250,10 +249,10 @@ def reduce(library, node, sequence, *rest) -> list:
     _check_are_values(node, results)
     return [index + 1, *results, *inner.tensors]
 
-  index = tf.constant(0, tf.int64)
+  index = sequence.first_index
   _, *found = _loop(
       library,
-      lambda index, *_: [index < num_elements],
+      lambda index, *_: [index < sequence.end],
       body,
       [index, *start, *state.tensors],
       [index.shape, *shapes, *state.shapes],

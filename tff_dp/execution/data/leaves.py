@@ -24,6 +24,8 @@ from tff_dp.execution.data import values
 
 _type_conversions = _compat.private_tff('type_conversions')
 _last_assignable = threading.local()
+# Twice as many would not fit the int32 that counts the rows of a client.
+_MANY_ROWS = 2**30
 # Dataset -> (type of its elements, leaves or None). They refer to arrays that
 # the dataset holds anyway.
 _known = weakref.WeakKeyDictionary()
@@ -39,7 +41,7 @@ class Leaves:
     kind: Form of the client's sequences.
     form: Dtypes and shapes without the number of rows. All clients of a chunk
       must have the same form. None if the client's sequences are of different
-      kinds: no chunk can have it then.
+      kinds, or have 2^30 rows: no chunk can have it then.
     lengths: Number of rows and batch size of each table.
   """
 
@@ -60,7 +62,8 @@ class Leaves:
         self.num_bytes += datasets.num_bytes_of(item)
     self.items = items
     self.kind = kinds.pop() if kinds else datasets.Kind.ABSENT
-    self.form = None if kinds else (self.kind, *form)
+    is_long = any(num_rows >= _MANY_ROWS for num_rows, _ in lengths)
+    self.form = None if kinds or is_long else (self.kind, *form)
     self.lengths = tuple(lengths)
 
 
