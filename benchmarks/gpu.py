@@ -50,7 +50,7 @@ from tff_dp.execution import devices
 _TOLERANCE = 1e-5
 _ENGINE = 'in_process'
 _PLACE = ('device', 'model', 'clients')
-_WANTED = ('in_process/mean', 'in_process/dp_ftrl')
+_AGGREGATIONS = ('mean', 'dp_ftrl')
 _MIN_SECONDS = 1.5
 _MIN_ROUNDS = 3
 _SMI = ('nvidia-smi', '--format=csv,noheader,nounits')
@@ -94,6 +94,7 @@ class Sizes:
     models: Names of networks.
     clients: Numbers of clients in a round on the GPU.
     cpu_clients: The same on the CPU.
+    workers: Numbers of workers of the context, `None` for its default.
     weights: Numbers of weights that get noise.
     noise_rounds: Rounds of noise.
     noise_rows: Rows of `benchmarks.noise`, `None` for all.
@@ -106,6 +107,7 @@ class Sizes:
   models: tuple[str, ...] = tuple(_MODELS)
   clients: tuple[int, ...] = (10, 100, 1000)
   cpu_clients: tuple[int, ...] = (10, 100)
+  workers: tuple[int | None, ...] = (None,)
   weights: tuple[int, ...] = (4_000_000, 100_000_000)
   noise_rounds: int = 32
   noise_rows: tuple[str, ...] | None = None
@@ -285,6 +287,11 @@ def noise_of_a_round(sizes: Sizes) -> Iterator[dict[str, object]]:
 def rounds(sizes: Sizes) -> Iterator[dict[str, object]]:
   """Yields the rows of one model and number of clients after the other."""
   gpus = _gpus()
+  engines = [
+      _ENGINE if number is None else f'{_ENGINE}_{number}'
+      for number in sizes.workers
+  ]
+  wanted = [f'{name}/{kind}' for name in engines for kind in _AGGREGATIONS]
   for model in sizes.models:
     for num_clients in sizes.clients if gpus else sizes.cpu_clients:
       facts = {
@@ -294,11 +301,13 @@ def rounds(sizes: Sizes) -> Iterator[dict[str, object]]:
       }
       with contextlib.ExitStack() as stack:
         task = sizes.task(model, num_clients)
-        made, absent = round_rows.make_rows(task, stack, wanted=_WANTED)
+        made, absent = round_rows.make_rows(
+            task, stack, wanted=wanted, workers=sizes.workers
+        )
         for name, why in absent.items():
           yield {**facts, 'row': name, 'absent': why}
         # The CPU is a yardstick for the product only.
-        for row in made if gpus or sizes.is_tiny else made[-len(_WANTED) :]:
+        for row in made if gpus or sizes.is_tiny else made[-len(wanted) :]:
           yield {**facts, **_measured(row, task, sizes.seconds)}
 
 
@@ -452,6 +461,12 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         help=f'default: {" ".join(map(str, getattr(default, name)))}',
     )
+  parser.add_argument(
+      '--workers',
+      nargs='+',
+      type=int,
+      help='that share the card (default: as the context chooses)',
+  )
   parser.add_argument(
       '--seconds',
       type=float,
