@@ -24,6 +24,7 @@ from tff_dp import participation
 from tff_dp import plans
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import chunks
+from tff_dp.execution.compiling import columns
 
 _BATCH = collections.OrderedDict(
     x=tff.TensorType(np.float32, [None, 2]), y=tff.TensorType(np.int64, [None])
@@ -884,6 +885,32 @@ class SizeTest(absltest.TestCase):
     self.assertEqual(total, 600 + 2**19)
     self.assertEqual(sizes, [5, 64, 64, 17])
     self.assertEqual(context.num_clients_by_path['one_by_one'] - before, 1)
+
+  def test_more_rows_than_an_index_counts_go_alone(self):
+    rows_type = tff.SequenceType(tff.TensorType(np.float32, [0]))
+    count = tff.tensorflow.computation(lambda x: x.cardinality(), rows_type)
+
+    @tff.federated_computation(at_clients(rows_type))
+    def computation(rows):
+      return tff.federated_sum(tff.federated_map(count, rows))
+
+    clients = [
+        tf.data.Dataset.from_tensor_slices(np.zeros([rows, 0], np.float32))
+        for rows in (2**30, 3)
+    ]
+    total, paths = _run('in_chunks', computation, clients)
+    self.assertEqual(total, 2**30 + 3)
+    self.assertEqual((paths['one_by_one'], paths['in_chunks']), (1, 1))
+
+  def test_an_index_is_long_only_where_rows_repeat(self):
+    # Because a loop on a GPU waits for int64.
+    four, two = tf.constant(4, tf.int64), tf.constant(2, tf.int64)
+    found = columns.Columns([tf.zeros([4])], four, two, is_batched=False)
+    self.assertEqual(found.first_index.dtype, tf.int32)
+    self.assertEqual(found.end.dtype, tf.int32)
+    self.assertEqual(found.num_elements.dtype, tf.int64)
+    for many in (2**16 - 1, 2):
+      self.assertEqual(found.repeated(many).end.dtype, tf.int64)
 
 
 class LimitsTest(parameterized.TestCase):

@@ -21,6 +21,7 @@ _MARKED = (
     'iterator_loop',
     'reduce_loop',
     'mapped',
+    'sequence_reduce',
     'accumulate',
     'merge',
     'report',
@@ -112,6 +113,23 @@ def _build_marking_computation() -> tff.Computation:
   return computation
 
 
+def _build_reducing_computation() -> tff.Computation:
+  @tff.tensorflow.computation(np.int32, np.int32)
+  def add(total, number):
+    with tf.control_dependencies([_leave_mark('sequence_reduce', number)]):
+      return total + number
+
+  @tff.federated_computation(tff.SequenceType(np.int32))
+  def reduce(numbers):
+    return tff.sequence_reduce(numbers, 0, add)
+
+  @tff.federated_computation(at_clients(tff.SequenceType(np.int32)))
+  def computation(numbers):
+    return tff.federated_sum(tff.federated_map(reduce, numbers))
+
+  return computation
+
+
 def _train(process, **settings) -> list[float]:
   """Returns all of the model after two rounds."""
   with execution.create_sync_in_process_context(**settings):
@@ -134,6 +152,7 @@ def main() -> None:
   context = execution.create_sync_in_process_context(**devices)
   with context:
     result = computation([[1, 2]] * NUM_CLIENTS, list(range(NUM_CLIENTS)))
+    _build_reducing_computation()([[1, 2], [3], [4]])
   process = tff.learning.algorithms.build_unweighted_fed_avg(
       small_model.build(),
       client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, 0.5),

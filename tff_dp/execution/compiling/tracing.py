@@ -162,7 +162,9 @@ class GraphInterpreter(interpreter.Interpreter):
       ])
       return values.to_element(self.apply(function, argument), zero_type)
 
-    total = dataset.reduce(values.to_element(zero, zero_type), reduce_fn)
+    # A GPU would start the function with elements in the CPU's memory.
+    with tf.device(datasets.DATASET_DEVICE):
+      total = dataset.reduce(values.to_element(zero, zero_type), reduce_fn)
     return values.from_element(total, zero_type)
 
   def _select(self, keys, max_key, server_value, function):
@@ -188,7 +190,8 @@ def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):
   def add(total, element):
     return tf.nest.map_structure(tf.add, total, element)
 
-  return values.from_element(dataset.reduce(zeros, add), type_spec)
+  with tf.device(datasets.DATASET_DEVICE):
+    return values.from_element(dataset.reduce(zeros, add), type_spec)
 
 
 @functools.lru_cache(maxsize=16)
