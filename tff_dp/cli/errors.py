@@ -35,7 +35,15 @@ _DEBUG = '--debug'
 DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1).'
 _LONGEST = 300
 # Names that people write, and the flags that they mean.
-_MEANT = {'--sigma': '--noise-multiplier', '--noise': '--noise-multiplier'}
+_MEANT = {
+    '--clip': '--l2-norm-clip',
+    '--clip-norm': '--l2-norm-clip',
+    '--min-separation': '--min-index-gap',
+    '--noise': '--noise-multiplier',
+    '--num-rounds': '--rounds',
+    '--sigma': '--noise-multiplier',
+    '--steps': '--rounds',
+}
 # Values that complete a command in an error, for required flags.
 _EXAMPLE_VALUES = {
     '--batch-size': '100',
@@ -139,7 +147,7 @@ class Parser(argparse.ArgumentParser):
     return super().parse_known_args(args, namespace)
 
   def _check_flags(self, words: Sequence[str]) -> None:
-    """Exits if a flag does not exist, but clearly another one was meant.
+    """Exits if a flag does not exist, and names the one that was meant, if any.
 
     This check runs before the base class complains about missing flags.
     """
@@ -152,10 +160,9 @@ class Parser(argparse.ArgumentParser):
       if meant not in known:
         close = [flag for flag in known if flag.startswith(name)]
         close += difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-        meant = close[0] if close else None
-      if meant:
-        show(f'{self.prog} has no flag {name}', way_out=meant)
-        self.exit(USAGE)
+        meant = close[0] if close else f'{self.prog} --help'
+      show(f'{self.prog} has no flag {name}', way_out=meant)
+      self.exit(USAGE)
 
   def _check_value(self, action, value):
     """For a command or kind that does not exist, names the nearest, and exits.

@@ -285,8 +285,8 @@ class BadInputTest(parameterized.TestCase):
       (_SHUFFLE, '--noise-multiplier=1', 'not allowed with'),
       (_SHUFFLE, '--categories=3', 'nothing with --randomizer=any'),
       (_SHUFFLE, '--bound=published_sci_approach_1', "one of 'best', 'none', 'rci'"),
-      (_SHUFFLE, '--protocol=averaged', 'unrecognized'),
-      (_SHUFFLE, '--check-in-rate=0.1', 'unrecognized'),
+      (_SHUFFLE, '--protocol=averaged', 'has no flag'),
+      (_SHUFFLE, '--check-in-rate=0.1', 'has no flag'),
       (_RANDOM, '--protocol=averaged', '--population'),
       (_RANDOM, '--rounds=300', 'multiple of --slots=200'),
   )

@@ -70,7 +70,7 @@ class FlagsTest(parameterized.TestCase):
       ),
       ('clip', ('train', 'digits', '--l2-norm-clip=0'), '--l2-norm-clip', 2),
       ('word', ('train', 'digits', '--total-rounds=ten'), "'ten'", 2),
-      ('flag', ('train', 'digits', '--colour=red'), '--colour=red', 2),
+      ('flag', ('train', 'digits', '--colour=red'), '--colour', 2),
       ('context', ('train', 'digits', '--context=cloud'), "'cloud'", 2),
       (
           'workers',
