@@ -13,6 +13,7 @@ import numpy as np
 
 from tasks.reproduce import rows
 from tasks.reproduce import table
+from tff_dp import _axes
 
 _FOLDER = pathlib.Path(__file__).resolve().parent
 PATH = _FOLDER.parents[1] / 'docs' / 'reproductions.md'
@@ -180,12 +181,15 @@ def draw(row: rows.Row, content: dict[str, Any], path: pathlib.Path) -> None:
     shown = [y for curve in of_panel for y in curve.y if y is not None]
     if min(shown) > 0 and max(shown) > 20 * min(shown):
       axes.set_yscale('log')
+      _axes.log(axes.yaxis)
     if is_log:
       axes.set_xscale('log')
       places = sorted(set(ends))
       if len(places) <= _MOST_TICKS:
         axes.set_xticks(places, [f'{x:g}' for x in places])
         axes.set_xticks([], minor=True)
+      else:
+        _axes.log(axes.xaxis)
     axes.grid(alpha=0.3)
     axes.legend(fontsize='small')
   title = f'{row.paper}, {row.item}'
