@@ -210,11 +210,15 @@ def unordered_datasets(dataset) -> Iterator[str]:
 
   These are shuffles, random choices, and operations that need not keep the
   order: those with `deterministic=False`, as an argument or as an option. The
-  graphs of the dataset's functions are searched, too. A parallel `interleave`
-  outside of these functions is always named, because TensorFlow 2.14.1 and
-  2.21.0 do not keep its argument. A function that takes a dataset from outside
-  is named, too, because that dataset cannot be searched. Checked against these
-  two versions.
+  search covers the steps of the dataset, and the graphs of the functions that
+  the steps call, such as the function of a `map`. Two kinds of steps are always
+  named, because they cannot be searched:
+
+  * a parallel `interleave`. TensorFlow 2.14.1 and 2.21.0 do not keep its
+    argument `deterministic`.
+  * a step whose function uses a dataset from outside of the function.
+
+  Checked against these two versions.
 
   Args:
     dataset: A `tf.data.Dataset`.

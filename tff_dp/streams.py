@@ -150,11 +150,12 @@ def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 
 def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
-  """Returns standard normals. `draws` says how large they can become.
+  """Returns standard normals. The module `draws` says how large they can be.
 
-  They are TensorFlow's own, except where the radius of two normals in a row is
-  too large for the resolution of TensorFlow's uniform. Such a pair keeps its
-  angle and gets a new radius.
+  They are TensorFlow's own, with new tails. TensorFlow makes two normals at a
+  time, from an angle and a radius. The radius comes from a uniform number,
+  whose digits are too coarse for a large one. Such a pair keeps its angle and
+  gets a new radius.
 
   Args:
     shape: Shape of the result, known when the graph is built.

@@ -485,8 +485,8 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
         'model',
         f'{model.name}: {size:,} bytes',
         f'at most {_MOST_BYTES:,} bytes of weights, because a graph of'
-        ' TensorFlow holds no more; compute the features of a larger body once,'
-        " in the clients' datasets, and train the head",
+        ' TensorFlow must stay below 2^31 bytes; compute the features of a'
+        " larger body once, in the clients' datasets, and train the head",
     )
   lora = [each.path for each in call.trained if 'lora_kernel_a' in each.path]
   if lora:

@@ -64,14 +64,16 @@ _ALWAYS = {
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyStatement:
-  """A complete, immutable statement.
+  """A complete statement.
 
-  It copies its arguments.
+  It copies its arguments, and its attributes cannot be set. Do not change the
+  dictionaries in them.
 
   Attributes:
     headline: Result of `Plan.headline` for the rounds so far. Before round 1,
       for the whole plan.
-    points: Point -> name -> value, in plain types. Infinity is 'inf'.
+    points: The twelve points. Each maps the names of its values to values in
+      plain types. Infinity is 'inf'.
   """
 
   headline: Mapping[str, Any]

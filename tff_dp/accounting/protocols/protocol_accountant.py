@@ -75,11 +75,12 @@ def best_part(
     relation: run_events.NeighboringRelation,
     published_proofs: bool = False,
 ) -> parts_lib.Part:
-  """Returns the part of `count` equal events, by the bounds that apply.
+  """Returns `count` equal events as one part of a composition.
 
-  Upper bound. The profile of the part is the pointwise minimum of the profiles
-  of these bounds. Bounds that do not compose are left out, and slow bounds
-  (`Bound.is_slow`) are used only with `published_proofs`. Results are cached,
+  Upper bound. Several bounds may apply to the events. The profile of the part
+  is the smallest of their profiles at each epsilon. Bounds that do not compose
+  are left out. Slow bounds (`Bound.is_slow`) are used only with
+  `published_proofs`. Results are cached,
   so that recent equal arguments return the same object.
 
   Args:

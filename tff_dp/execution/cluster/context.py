@@ -289,7 +289,8 @@ def create_cluster_context(
       this machine, to which nobody else can connect. With 'ray', `None` uses a
       connection that this process already has.
     security: A `distributed.Security` with the certificates of the cluster, for
-      'dask' only. `None` uses the certificates of Dask's configuration, if any.
+      'dask' only. With `None`, a connection to `address` uses the certificates
+      of Dask's configuration, if any, and a local cluster gets a new one.
       Environment variables set Ray's TLS and token.
     load_clients: Loader 'module:function' that workers import. The function
       takes the id of a client and returns the client's data. A client's value

@@ -161,7 +161,9 @@ def table_of(dataset: tf.data.Dataset) -> Table | None:
 def as_argument(
     dataset: tf.data.Dataset, *, where: str
 ) -> tf.data.Dataset | Recipe:
-  """Returns the dataset, or a recipe if iterating may change the dataset.
+  """Returns the dataset, or a `Recipe` if iterating may change the dataset.
+
+  Each use of a recipe makes a new copy of the dataset, without its state.
 
   Args:
     dataset: Dataset from the user.

@@ -325,7 +325,10 @@ def error_of(
     pattern: patterns.ParticipationPattern,
     restart_every: Optional[int] = None,
 ) -> float:
-  """Returns sqrt(S2 V) of parameters, see `toeplitz_algebra.accounted_error`.
+  """Returns the error sqrt(S2 V) of parameters.
+
+  S2 is the squared sensitivity of the run, and V the variance of the noise of
+  one tree, see `toeplitz_algebra.accounted_error`.
 
   Args:
     objective: Objective that computes V of one tree.

@@ -133,7 +133,7 @@ class CloneRule:
 def clone_rule(
     local_epsilon, local_delta, probability, num_categories
 ) -> CloneRule:
-  """Returns the clone rule of a randomizer, after a check of its numbers.
+  """Returns the probabilities of clones for a randomizer, after checks.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
