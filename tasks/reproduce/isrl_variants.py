@@ -85,8 +85,9 @@ def run(run: rows.Run) -> rows.Result:
       ' first rows are about another setting: shuffled minibatch SGD at epsilon'
       f' {_SHUFFLED["epsilon"]:g}, n = {_SHUFFLED["num_records"]:,} and'
       f' {_SHUFFLED["num_rounds"]} rounds of K = {_SHUFFLED_BATCH}. They show'
-      ' the noise with a shuffler, divided by the noise without one. Where this ratio is'
-      ' 1, the shuffler saves nothing, and the method is noisy minibatch SGD.',
+      ' the noise with a shuffler, divided by the noise without one. Where this'
+      ' ratio is 1, the shuffler saves nothing, and the method is noisy minibatch'
+      ' SGD.',
       curves=curves,
       rounds_share=rounds / _ROUNDS,
   )

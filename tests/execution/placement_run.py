@@ -3,6 +3,7 @@
 """What is done on which of four virtual CPUs: `python -m ...placement_run`."""
 
 import json
+from unittest import mock
 
 import tff_dp  # noqa: F401 pylint: disable=unused-import
 import numpy as np  # pylint: disable=g-bad-import-order
@@ -21,7 +22,6 @@ _MARKED = (
     'iterator_loop',
     'reduce_loop',
     'mapped',
-    'sequence_reduce',
     'accumulate',
     'merge',
     'report',
@@ -116,18 +116,32 @@ def _build_marking_computation() -> tff.Computation:
 def _build_reducing_computation() -> tff.Computation:
   @tff.tensorflow.computation(np.int32, np.int32)
   def add(total, number):
-    with tf.control_dependencies([_leave_mark('sequence_reduce', number)]):
-      return total + number
+    return total + number
 
   @tff.federated_computation(tff.SequenceType(np.int32))
   def reduce(numbers):
-    return tff.sequence_reduce(numbers, 0, add)
+    return tff.sequence_reduce(numbers, 0, add), tff.sequence_sum(numbers)
 
   @tff.federated_computation(at_clients(tff.SequenceType(np.int32)))
   def computation(numbers):
-    return tff.federated_sum(tff.federated_map(reduce, numbers))
+    both = tff.federated_map(reduce, numbers)
+    return tff.federated_sum(both[0]), tff.federated_sum(both[1])
 
   return computation
+
+
+def _devices_of_reductions() -> list[str]:
+  """Returns where TensorFlow is told to reduce the sequences of clients."""
+  found, reduce = [], tf.data.Dataset.reduce
+
+  def noted(dataset, *arguments, **options):
+    found.append(tf.no_op().device)
+    return reduce(dataset, *arguments, **options)
+
+  with mock.patch.object(tf.data.Dataset, 'reduce', noted):
+    results = _build_reducing_computation()([[1, 2], [3], [4]])
+  assert list(results) == [10, 10]
+  return found
 
 
 def _train(process, **settings) -> list[float]:
@@ -152,7 +166,7 @@ def main() -> None:
   context = execution.create_sync_in_process_context(**devices)
   with context:
     result = computation([[1, 2]] * NUM_CLIENTS, list(range(NUM_CLIENTS)))
-    _build_reducing_computation()([[1, 2], [3], [4]])
+    devices_of_reductions = _devices_of_reductions()
   process = tff.learning.algorithms.build_unweighted_fed_avg(
       small_model.build(),
       client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, 0.5),
@@ -164,6 +178,7 @@ def main() -> None:
               client_devices=context.client_devices,
               server_device=context.server_device,
               result=int(result),
+              devices_of_reductions=devices_of_reductions,
               marks={where: _take_marks(where) for where in _MARKED},
               model_on_one=_train(process, client_tf_devices=['CPU:0']),
               model_on_three=_train(process, **devices),

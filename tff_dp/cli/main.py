@@ -199,8 +199,8 @@ def run_of(arguments: argparse.Namespace) -> Any:
 def _with_events(words: list[str]) -> list[str]:
   """Returns the words, with `--events` inserted before the path of a run.
 
-  Only `account` and `statement` can have a path there. A path that does not exist
-  has a slash.
+  Only `account` and `statement` can have a path there. A path that does not
+  exist has a slash.
   """
   takes_events = words[:1] in (['account'], ['statement'])
   if takes_events and len(words) > 1 and not words[1].startswith('-'):

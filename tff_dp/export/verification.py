@@ -277,10 +277,10 @@ def _check_guarantee(root: pathlib.Path, manifest) -> str:
 
 
 def _check_points(described, points: Mapping[str, Any]) -> None:
-  """Raises unless the points say what follows from the plan.
+  """Raises `Wrong` unless the points agree with the plan.
 
-  All numbers follow from it, and the words of `_WORDS`. Other words depend on
-  the stack that ran, or somebody declares them.
+  All their numbers follow from the plan, and so do the words of the points in
+  `_WORDS`. Other words depend on the stack that ran, or somebody declares them.
 
   Args:
     described: Run that the events describe.

@@ -64,7 +64,7 @@ _ALWAYS = {
 
 @dataclasses.dataclass(frozen=True)
 class PrivacyStatement:
-  """A complete statement.
+  """A privacy statement with all twelve points.
 
   It copies its arguments, and its attributes cannot be set. Do not change the
   dictionaries in them.

@@ -377,7 +377,9 @@ class DummiesTest(parameterized.TestCase):
     windows = [range(j, j + m) for j in range(1, n + 1)]
     for places in itertools.product(*windows):
       expected += len(set(range(m, n + 1)) - set(places)) / m**n
-    found = random_check_ins.expected_dummies_sliding_window(n, window=m)
+    found = random_check_ins.expected_dummies_sliding_window(
+        n, num_steps=n, window=m
+    )
     self.assertAlmostEqual(found, expected, delta=1e-12)
     self.assertLessEqual(found, (n - m + 1) / math.e + 1e-12)
 

@@ -76,6 +76,7 @@ def searched(epsilon_at: Callable[[float], float]) -> Profile:
   """Returns points (epsilon, delta) of a curve, mostly where `right` is small.
 
   The points are in the order of their epsilons.
+
   Args:
     epsilon_at: Function from a delta in (0, 1) to an epsilon that holds there.
       The epsilon may be infinite.

@@ -63,7 +63,7 @@ ON_GPU = Limits(2**29, min_fitting=2, min_of_worker=2, min_alike=2)
 
 
 def limits(device: str) -> Limits:
-  """Returns the limits of a worker.
+  """Returns when the clients of a worker work at once.
 
   Args:
     device: Full name of its device.

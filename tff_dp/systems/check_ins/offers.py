@@ -82,7 +82,9 @@ def sliding_window(setting: offers.Setting) -> offers.Offer:
   steps = updates + window - 1
   protocol = windows.SlidingWindowCheckIn(steps, window)
   # As if no more clients than steps came. Further clients lower it.
-  empty = random_check_ins.expected_dummies_sliding_window(steps, window=window)
+  empty = random_check_ins.expected_dummies_sliding_window(
+      steps, num_steps=steps, window=window
+  )
   return _winners(
       setting,
       'sliding-window',

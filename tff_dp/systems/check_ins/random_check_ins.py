@@ -200,21 +200,32 @@ def expected_dummies_fixed_window(
   return num_slots * _power(1 - check_in_probability / num_slots, num_clients)
 
 
-def expected_dummies_sliding_window(num_clients: int, *, window: int) -> float:
+def expected_dummies_sliding_window(
+    num_clients: int, *, num_steps: int, window: int
+) -> float:
   """Returns the expected number of steps with an update and no check-in.
 
-  Exact: (n - m + 1) (1 - 1/m)^m for n clients, n steps and a window of m. The n
-  - m + 1 steps from m on update the model (arXiv:2007.06605, proposition 4.4).
-  This is not a statement about privacy.
+  Exact. Clients wake at the steps 1..n, one after the other, and begin again at
+  step 1. Each draws one of the m steps of its window. The n - m + 1 steps from
+  m on update the model. Nobody checks in at a step with probability
+  (1 - 1/m)^k, where k is the number of clients whose window has it. With one
+  client a step, k is m (arXiv:2007.06605, proposition 4.4). This is not a
+  statement about privacy.
 
   Args:
-    num_clients: Number of clients n, at least m. One wakes at each step, so
-      there are as many steps.
+    num_clients: Number of clients, at least 0.
+    num_steps: Number of steps n, at least m.
     window: Window m.
   """
+  _checks.integer_at_least(0, num_clients=num_clients)
   _checks.integer_at_least(1, window=window)
-  _checks.integer_at_least(window, num_clients=num_clients)
-  return (num_clients - window + 1) * _power(1 - 1 / window, window)
+  _checks.integer_at_least(window, num_steps=num_steps)
+  whole, rest = divmod(num_clients, num_steps)
+  waking = np.full(num_steps, whole)
+  waking[:rest] += 1
+  so_far = np.concatenate([[0], np.cumsum(waking)])
+  able = so_far[window:] - so_far[:-window]
+  return math.fsum((1 - 1 / window) ** able)
 
 
 def _total(

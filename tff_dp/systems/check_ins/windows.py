@@ -182,18 +182,10 @@ class SlidingWindowCheckIn(protocol_lib.Protocol):
     return np.bincount(slots, minlength=num_slots), winners
 
   def expected_dummy_updates(self, population):
-    """See base class.
-
-    Exact: a step without an update for each slot in use that none of the
-    clients draws whose window has it (arXiv:2007.06605, proposition 4.4, for
-    one client a step).
-    """
-    _checks.integer_at_least(0, population=population)
-    whole, rest = divmod(population, self.num_rounds)
-    clients = np.full(self.num_rounds, whole)
-    clients[:rest] += 1
-    able = np.convolve(clients, np.ones(self.window, int), 'valid')
-    return float(np.sum((1 - 1 / self.window) ** able))
+    """See base class."""
+    return random_check_ins.expected_dummies_sliding_window(
+        population, num_steps=self.num_rounds, window=self.window
+    )
 
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
