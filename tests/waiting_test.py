@@ -5,6 +5,7 @@
 import io
 import os
 import pty
+import sys
 from unittest import mock
 
 from absl.testing import absltest
@@ -43,6 +44,15 @@ class WaitingTest(parameterized.TestCase):
       with _waiting.saying('thinking', stream=stream):
         pass
     self.assertEmpty(stream.getvalue())
+
+  def test_a_note_replaces_the_count(self):
+    with mock.patch.object(sys, 'stderr', self._terminal):
+      _waiting.note('half done')
+      self._terminal.flush()
+    self.assertEqual(os.read(self._leader, 1000), b'\r\x1b[Khalf done\r\n')
+    with mock.patch.object(sys, 'stderr', io.StringIO()) as stream:
+      _waiting.note('half done')
+    self.assertEqual(stream.getvalue(), 'half done\n')
 
 
 if __name__ == '__main__':

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shows on a terminal what the program is busy with, and for how many seconds.
 
-Imports and tracing take many seconds each and cannot report progress, so a
-thread counts the seconds. Elsewhere than on a terminal nothing is written.
+Imports, tracing and searches take many seconds each and cannot report progress,
+so a thread counts the seconds. Elsewhere than on a terminal nothing is written.
 """
 
 from collections.abc import Iterator
@@ -45,6 +45,12 @@ def saying(what: str, *, mode: str = 'auto', stream=None) -> Iterator[None]:
     finally:
       ended.set()
       thread.join()
+
+
+def note(line: str) -> None:
+  """Writes a line to stderr, in place of the count that a terminal may show."""
+  clear = _CLEAR if _is_terminal(sys.stderr) else ''
+  sys.stderr.write(f'{clear}{line}\n')
 
 
 def _count(what: str, screen, ended: threading.Event) -> None:

@@ -71,8 +71,8 @@ def draw(figures: dict[str, dict[str, Any]]) -> None:
   from tasks.digits import sweep  # pylint: disable=g-import-not-at-top
 
   for name in _DRAWN:
-    cells = sweep.cells_of(figures[name]['table'])
-    sweep.plot(cells, ROOT / 'docs' / f'{name}.png')
+    points = sweep.points_of(figures[name]['table'])
+    sweep.plot(points, ROOT / 'docs' / f'{name}.png')
 
 
 def main() -> None:

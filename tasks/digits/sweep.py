@@ -24,7 +24,7 @@ import os
 import pathlib
 import statistics
 import threading
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from tasks.common import engine
 from tasks.common import flags
@@ -99,6 +99,27 @@ class Cell:
       return math.nan
     return statistics.stdev(self.accuracies)
 
+  @property
+  def point(self) -> 'Point':
+    """What a plot shows of the cell."""
+    return Point(self.row, self.epsilon, self.mean, self.deviation)
+
+
+class Point(NamedTuple):
+  """What a plot shows of one row at one epsilon.
+
+  Attributes:
+    row: Name of the row, as for the task.
+    epsilon: Epsilon of the plan, infinity without privacy.
+    mean: Mean of the held-out accuracy over seeds.
+    deviation: Standard deviation over seeds, NaN for a single one.
+  """
+
+  row: str
+  epsilon: float
+  mean: float
+  deviation: float
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
   """Adds the sweep's flags, with the defaults of `Settings`."""
@@ -139,7 +160,7 @@ def main(settings: Settings, *, where: engine.EngineSettings, progress: str):
   (output_dir / 'sweep.json').write_text(
       json.dumps({'cells': [_to_json(cell) for cell in cells]}, indent=2) + '\n'
   )
-  plot(cells, output_dir / 'sweep.png')
+  plot([cell.point for cell in cells], output_dir / 'sweep.png')
   print(text)
   print(
       '\nHeld-out accuracy, mean and standard deviation of'
@@ -233,68 +254,57 @@ def table(cells: Sequence[Cell]) -> str:
   return '\n'.join(lines)
 
 
-def cells_of(rows: Sequence[Sequence[str]]) -> list[Cell]:
-  """Returns cells with the mean and deviation that a table shows.
-
-  Two made-up accuracies stand for those of all seeds, and the step size, which
-  no table has, is NaN.
+def points_of(rows: Sequence[Sequence[str]]) -> list[Point]:
+  """Returns the points of a table of several seeds.
 
   Args:
-    rows: Header and rows of a table of several seeds, one string per column.
+    rows: Header and rows of the table, one string per column.
   """
-  (_, *epsilons), *lines = rows
-  cells = []
+  (_, *heads), *lines = rows
+  epsilons = [float(head.removeprefix('epsilon ')) for head in heads]
+  points = []
   for row, *shown in lines:
-    of_row = [float(head.removeprefix('epsilon ')) for head in epsilons]
+    of_row = epsilons
     if row == _NO_PRIVACY:
       row, of_row, shown = digits.NON_PRIVATE, [math.inf], shown[:1]
     for epsilon, text in zip(of_row, shown, strict=True):
       mean, deviation = map(float, text.split(' ± '))
-      aside = deviation / math.sqrt(2)
-      cells.append(
-          Cell(
-              row=row,
-              epsilon=epsilon,
-              server_learning_rate=math.nan,
-              accuracies=(mean - aside, mean + aside),
-          )
-      )
-  return cells
+      points.append(Point(row, epsilon, mean, deviation))
+  return points
 
 
-def plot(cells: Sequence[Cell], path: pathlib.Path) -> None:
+def plot(points: Sequence[Point], path: pathlib.Path) -> None:
   """Draws accuracy against epsilon, with bars of one standard deviation."""
   from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
 
   figure = figure_lib.Figure(figsize=(6.4, 4.2), layout='constrained')
   axes = figure.subplots()
-  private = [cell for cell in cells if math.isfinite(cell.epsilon)]
-  for cell in cells:
-    if cell not in private:
+  private = [point for point in points if math.isfinite(point.epsilon)]
+  for point in points:
+    if point not in private:
       axes.axhline(
-          cell.mean, color='black', linestyle='--', linewidth=1,
+          point.mean, color='black', linestyle='--', linewidth=1,
           label='no privacy',
       )
-  rows = list(dict.fromkeys(cell.row for cell in private))
+  rows = list(dict.fromkeys(point.row for point in private))
   # The best first, as in the picture.
-  rows.sort(
-      key=lambda row: -max(cell.mean for cell in private if cell.row == row)
-  )
+  rows.sort(key=lambda row: -max(p.mean for p in private if p.row == row))
   for index, row in enumerate(rows):
     of_row = sorted(
-        (cell for cell in private if cell.row == row), key=lambda c: c.epsilon
+        (point for point in private if point.row == row),
+        key=lambda point: point.epsilon,
     )
     # A little beside each other, so that no bar hides another.
     aside = 1.02 ** (index - (len(rows) - 1) / 2)
     axes.errorbar(
-        [cell.epsilon * aside for cell in of_row],
-        [cell.mean for cell in of_row],
-        yerr=[cell.deviation for cell in of_row],
+        [point.epsilon * aside for point in of_row],
+        [point.mean for point in of_row],
+        yerr=[point.deviation for point in of_row],
         marker='os^Dv'[index % 5], markersize=4, capsize=3,
         label=_IN_WORDS.get(row, row),
     )
   axes.set_xscale('log', base=2)
-  ticks = sorted({cell.epsilon for cell in private})
+  ticks = sorted({point.epsilon for point in private})
   axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
   axes.set_title('Handwritten digits: accuracy by epsilon and kind of noise')
   axes.set_xlabel(f'epsilon of one client, delta {digits.Settings().delta:g}')

@@ -11,6 +11,7 @@ import textwrap
 from typing import Any, Optional
 
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp import advice
 from tff_dp import systems
 from tff_dp.accounting import rounding
@@ -138,7 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
         field.name: getattr(arguments, field.name)
         for field in dataclasses.fields(advice.Setting)
     })
-  found = advice.advise(setting, progress=_progress())
+  with _waiting.saying('comparing systems'):
+    found = advice.advise(setting, progress=_progress())
   chosen = _chosen(found, arguments.system)
   if arguments.format == 'json':
     result = _json(found, chosen, update_norm)
@@ -160,7 +162,7 @@ def _assume(arguments: argparse.Namespace) -> None:
   vars(arguments).update(assumed)
   if assumed:
     flags = (f'{errors.flag(name)}={each}' for name, each in assumed.items())
-    print(f'assumed: {" ".join(flags)}', file=sys.stderr)
+    _waiting.note(f'assumed: {" ".join(flags)}')
 
 
 def _progress():
@@ -168,7 +170,7 @@ def _progress():
   """
   if not sys.stderr.isatty():
     return None
-  return lambda name: print(f'calibrating {name} ...', file=sys.stderr)
+  return lambda name: _waiting.note(f'calibrating {name} ...')
 
 
 def _chosen(found: offers.Advice, system: Optional[str]) -> offers.Offer:

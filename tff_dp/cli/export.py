@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp.cli import errors
 from tff_dp.cli import results
 
@@ -31,6 +32,8 @@ exit code of --verify: 0 if nothing that was checked is wrong, 5 if anything is,
 2 if it is no bundle.
 """
 _FAILED = 'FAILED'
+# Of a bundle. `export.bundle` has it too, but loads TensorFlow.
+_MANIFEST = 'manifest.json'
 
 
 def add_arguments(parser: errors.Parser) -> None:
@@ -77,22 +80,27 @@ def run(arguments: argparse.Namespace) -> int:
     return _wrong_run('is missing: expected the directory of a run')
   if arguments.output is None:
     raise _checks.ArgumentError('output', None, 'the directory of the bundle')
+  if not os.path.isdir(arguments.source):
+    return _wrong_run(
+        f'{arguments.source} is no directory: expected that of a run'
+    )
   return _export(arguments)
 
 
 def _export(arguments: argparse.Namespace) -> int:
-  process = _built('process', arguments.process)
-  model = _built('model', arguments.model)
-  from tff_dp import export  # pylint: disable=g-import-not-at-top
-
   try:
-    manifest = export.export_bundle(
-        arguments.source,
-        output=arguments.output,
-        process=process,
-        model=model,
-        odp_population=arguments.odp_population,
-    )
+    with _waiting.saying('exporting the run'):
+      process = _built('process', arguments.process)
+      model = _built('model', arguments.model)
+      from tff_dp import export  # pylint: disable=g-import-not-at-top
+
+      manifest = export.export_bundle(
+          arguments.source,
+          output=arguments.output,
+          process=process,
+          model=model,
+          odp_population=arguments.odp_population,
+      )
   except _checks.ArgumentError as error:
     if error.argument != 'run':
       raise
@@ -119,14 +127,21 @@ def _wrong_run(problem: str) -> int:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-  # pylint: disable-next=g-import-not-at-top
-  from tff_dp.export import isolation
-
   root = pathlib.Path(arguments.verify)
-  if arguments.run_graphs:
-    found = isolation.run(root, lambda line: print(line, file=sys.stderr))
-  else:
-    found = isolation.check(root)
+  if not os.path.lexists(root / _MANIFEST):
+    raise _checks.ArgumentError(
+        'verify',
+        arguments.verify,
+        f'a directory that tff-dp export wrote, with its {_MANIFEST}',
+    )
+  with _waiting.saying('verifying the bundle'):
+    # pylint: disable-next=g-import-not-at-top
+    from tff_dp.export import isolation
+
+    if arguments.run_graphs:
+      found = isolation.run(root, _waiting.note)
+    else:
+      found = isolation.check(root)
   if found.is_not_a_bundle:
     raise _checks.ArgumentError('verify', arguments.verify, found.error)
   names = ('check', 'status', 'detail')

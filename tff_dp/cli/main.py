@@ -20,6 +20,7 @@ from typing import Any
 
 from tff_dp import _checks
 from tff_dp import _version
+from tff_dp import _waiting
 from tff_dp import systems
 from tff_dp.cli import errors
 from tff_dp.systems import system
@@ -264,11 +265,12 @@ def _account(arguments: argparse.Namespace) -> int:
     return _calibrate(arguments)
   if arguments.plot is not None:
     plots.check(arguments.plot)
-  described = run_of(arguments)
-  with _naming(arguments):
-    result = results.of(described)
-    if arguments.plot is not None:
-      _write_plot(arguments, described)
+  with _waiting.saying('computing epsilon'):
+    described = run_of(arguments)
+    with _naming(arguments):
+      result = results.of(described)
+      if arguments.plot is not None:
+        _write_plot(arguments, described)
   results.show(result, arguments.format, described.plan.details_in_words)
   return errors.DONE
 
@@ -284,7 +286,7 @@ def _write_plot(arguments: argparse.Namespace, described: Any) -> None:
     flags.write_plot(arguments)
   else:
     plots.write_epsilon_by_round(arguments.plot, described)
-  print(f'wrote {arguments.plot}', file=sys.stderr)
+  _waiting.note(f'wrote {arguments.plot}')
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
@@ -295,7 +297,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
   _checks.positive(epsilon=arguments.epsilon)
   if arguments.delta is not None:
     _checks.delta(delta=arguments.delta)
-  with _naming(arguments):
+  with _naming(arguments), _waiting.saying('calibrating'):
     found, solution = _flags_of(arguments.kind).calibrated(arguments)
     result = results.of(found)
   result['details']['calibration'] = {
@@ -310,19 +312,21 @@ def _statement(arguments: argparse.Namespace) -> int:
   # pylint: disable-next=g-import-not-at-top
   from tff_dp.statement import builder
 
-  described, observed = run_of(arguments), None
-  if arguments.kind is None:
-    observed = builder.RoundsDone(described.num_rounds)
-  with _naming(arguments):
-    statement = described.plan.statement(
-        delta=described.delta, observed=observed
-    )
-  if arguments.format == 'json':
-    print(json.dumps(statement.to_json(), indent=2, allow_nan=False))
-  elif arguments.format == 'html':
-    print(statement.to_html(), end='')
-  else:
-    print(statement.to_markdown(), end='')
+  with _waiting.saying('computing the statement'):
+    described, observed = run_of(arguments), None
+    if arguments.kind is None:
+      observed = builder.RoundsDone(described.num_rounds)
+    with _naming(arguments):
+      statement = described.plan.statement(
+          delta=described.delta, observed=observed
+      )
+    if arguments.format == 'json':
+      text = json.dumps(statement.to_json(), indent=2, allow_nan=False) + '\n'
+    elif arguments.format == 'html':
+      text = statement.to_html()
+    else:
+      text = statement.to_markdown()
+  print(text, end='')
   return errors.DONE
 
 

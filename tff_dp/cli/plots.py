@@ -8,7 +8,6 @@ import copy
 import importlib.util
 import math
 import os
-import sys
 import textwrap
 import time
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from tff_dp import _axes
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp.accounting import rounding
 from tff_dp.mechanisms import choice
 from tff_dp.plans import events
@@ -105,7 +105,7 @@ def write_epsilons(
   start = time.monotonic()
   for point in _points(arguments, varied):
     if time.monotonic() - start > _QUIET_SECONDS:
-      print(f'{varied} {point} ...', file=sys.stderr)
+      _waiting.note(f'{varied} {point} ...')
     changed = copy.copy(arguments)
     setattr(changed, varied, point)
     for name, epsilon in epsilons_of(changed).items():

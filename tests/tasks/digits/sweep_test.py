@@ -16,6 +16,7 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import numpy as np
 
 from tasks import __main__ as tasks_main
 from tasks.digits import digits
@@ -82,7 +83,7 @@ class TableTest(absltest.TestCase):
     self.assertIn('| blt | 0.500 |', sweep.table([_cell('blt', 2.0, 0.5)]))
 
 
-  def test_cells_come_back_from_the_table(self):
+  def test_points_come_back_from_the_table(self):
     cells = [
         _cell('non_private', math.inf, 0.9, 0.92),
         _cell('tree', 2.0, 0.5, 0.7, 0.9),
@@ -90,17 +91,18 @@ class TableTest(absltest.TestCase):
         _cell('blt', 2.0, 0.1, 0.2),
         _cell('blt', 16.0, 0.3, 0.9),
     ]
-    text = sweep.table(cells)
     head, _, *lines = [
         [word.strip() for word in line.strip('|').split('|')]
-        for line in text.splitlines()
+        for line in sweep.table(cells).splitlines()
     ]
-    read = sweep.cells_of([head, *lines])
-    self.assertEqual(sweep.table(read), text)
-    self.assertEqual(
-        [(cell.row, cell.epsilon) for cell in read],
-        [(cell.row, cell.epsilon) for cell in cells],
-    )
+    read = sweep.points_of([head, *lines])
+    self.assertEqual([p[:2] for p in read], [c.point[:2] for c in cells])
+    for name in ('mean', 'deviation'):
+      np.testing.assert_allclose(
+          [getattr(point, name) for point in read],
+          [getattr(cell, name) for cell in cells],
+          atol=5e-4,
+      )
 
 
 # A sweep's process whose worker has a run of ten minutes.

@@ -9,6 +9,7 @@ import time
 from typing import Any, Optional
 
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp import systems
 from tff_dp.accounting import calibration
 from tff_dp.accounting.sensitivity import patterns
@@ -105,32 +106,33 @@ def run(arguments: argparse.Namespace) -> int:
   options = flags.options_of(arguments)
   kind = options.setdefault('error', 'max')
   chosen = None
-  with errors.named_as_flags(flags.FLAGS):
-    common = dict(options, names=names, progress=_progress())
-    if arguments.max_state_copies is None:
-      rows = choice.compare(pattern, **common)
-    else:
-      best = choice.best(
-          arguments.rounds,
-          pattern,
-          max_state_copies=arguments.max_state_copies,
-          **common,
+  with _waiting.saying('comparing mechanisms'):
+    with errors.named_as_flags(flags.FLAGS):
+      common = dict(options, names=names, progress=_progress())
+      if arguments.max_state_copies is None:
+        rows = choice.compare(pattern, **common)
+      else:
+        best = choice.best(
+            arguments.rounds,
+            pattern,
+            max_state_copies=arguments.max_state_copies,
+            **common,
+        )
+        rows, chosen = best.rows, best.chosen
+    reference = _reference(rows, pattern, options)
+    if arguments.epsilon is not None:
+      sigma = calibration.noise_multiplier(
+          epsilon=arguments.epsilon,
+          delta=arguments.delta,
+          squared_sensitivity=1.0,
       )
-      rows, chosen = best.rows, best.chosen
-  reference = _reference(rows, pattern, options)
-  if arguments.epsilon is not None:
-    sigma = calibration.noise_multiplier(
-        epsilon=arguments.epsilon,
-        delta=arguments.delta,
-        squared_sensitivity=1.0,
-    )
-    reference, *rows = (row.scaled(sigma) for row in (reference, *rows))
-    if chosen is not None:
-      (chosen,) = (row for row in rows if row.mechanism == chosen.mechanism)
-    rows += _others(arguments, pattern, kind)
-    rows.sort(key=lambda row: row.error(kind))
-  if arguments.plot is not None:
-    plots.write_errors(arguments.plot, rows, at=_at(arguments))
+      reference, *rows = (row.scaled(sigma) for row in (reference, *rows))
+      if chosen is not None:
+        (chosen,) = (row for row in rows if row.mechanism == chosen.mechanism)
+      rows += _others(arguments, pattern, kind)
+      rows.sort(key=lambda row: row.error(kind))
+    if arguments.plot is not None:
+      plots.write_errors(arguments.plot, rows, at=_at(arguments))
   if arguments.format == 'json':
     result = _json(arguments, pattern, rows, chosen, kind, reference)
     print(json.dumps(result, indent=2, allow_nan=False))
@@ -148,7 +150,7 @@ def _progress():
 
   def report(name):
     if time.monotonic() - start > _QUIET_SECONDS:
-      print(f'optimising {name} ...', file=sys.stderr)
+      _waiting.note(f'optimising {name} ...')
 
   return report
 

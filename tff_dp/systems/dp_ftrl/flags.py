@@ -7,11 +7,11 @@ Some flags serve `tff-dp compare` too.
 
 import argparse
 import functools
-import sys
 import time
 from typing import Any, Optional
 
 from tff_dp import _checks
+from tff_dp import _waiting
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import search
 from tff_dp.cli import errors
@@ -347,7 +347,7 @@ def ask_for_gap(arguments: argparse.Namespace) -> None:
 
 def _assume(what: str) -> None:
   """Says on stderr what was assumed, since no flag says it."""
-  print(f'assumed: {what}', file=sys.stderr)
+  _waiting.note(f'assumed: {what}')
 
 
 def _set_gap(arguments: argparse.Namespace) -> bool:
@@ -483,7 +483,7 @@ def _longest_affordable(
   @functools.cache
   def plan_at(rounds):
     if time.monotonic() - start > _QUIET_SECONDS:
-      print(f'optimising for {rounds} rounds ...', file=sys.stderr)
+      _waiting.note(f'optimising for {rounds} rounds ...')
     return plan_of(arguments, rounds, noise)
 
   def fits(rounds):
