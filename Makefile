@@ -92,7 +92,7 @@ test-cluster: environment-cluster ## Test the contexts on real Ray and Dask.
 # These two may take longer than a test that hangs.
 test_long := -o faulthandler_timeout=3600
 test-site: docs ## Build the site, and look at every page in Chromium.
-	@SITE=build/docs $(python) -m pytest $(test_long) tests/site_test.py
+	@SITE=build/docs $(python_docs) -m pytest $(test_long) tests/site_test.py
 
 test-wheel: environment ## Install the wheel into an empty environment, and do what README shows.
 	@WHEEL=build/wheel $(python) -m pytest $(test_long) tests/wheel_test.py

@@ -113,6 +113,12 @@ def write_files() -> None:
   lines = [f'person {i % 9},{i % 5},{i % 3},{i % 2}\n' for i in range(30)]
   with open('people.csv', 'w') as file:
     file.writelines(['person,age,visits,bought\n', *lines])
+  np.savez(
+      'people.npz',
+      person=np.arange(30) % 9,
+      x=np.ones([30, 2], np.float32),
+      y=np.ones([30, 1], np.float32),
+  )
 
 
 def few_rounds():

@@ -17,6 +17,10 @@ import traceback
 
 _OURS = 'tff_dp: '
 # TensorFlow prints the values of an assertion, its message first, in brackets.
+WAY_OUT = (
+    'Leave bad examples out with a filter, see docs/training.md: perhaps a label'
+    " that is none of the model's classes."
+)
 _SAID = re.compile(rf'\[{_OURS}([^\]]*)\]')
 
 
@@ -150,8 +154,8 @@ def _secret_trace(error: BaseException) -> str:
 def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
   """Appends the trace of an error to a file under `secret/`, if possible.
 
-  If that works, adds a note with the file's name to the error. The trace may
-  show clients' data.
+  If that works, adds a note with the file's name to the error. If clients' work
+  failed, another note says what to try. The trace may show clients' data.
 
   Args:
     path: Path of the file.
@@ -168,6 +172,8 @@ def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
     ) as file:
       file.write(f'{now} {context}\n{_secret_trace(error)}\n')
     error.add_note(f'The trace is in {os.fspath(path)}.')
+  if isinstance(error, ComputationError):
+    error.add_note(WAY_OUT)
 
 
 def _private(path: str, flags: int) -> int:

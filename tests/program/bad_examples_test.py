@@ -53,6 +53,7 @@ class BadExamplesTest(absltest.TestCase):
     self.assertStartsWith(str(error), f'client {_BAD!r} failed in ')
     shown = ''.join(traceback.format_exception(error))
     self.assertNotIn(str(_LABEL), shown)
+    self.assertIn('docs/training.md', shown)
     self.assertIn(str(_LABEL), (root / 'secret' / 'run.log').read_text())
     # The client has no examples left, and counts as an update of zero.
     clients.filtered = True

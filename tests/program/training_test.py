@@ -505,6 +505,18 @@ class TrainTest(parameterized.TestCase):
     )
     self.assertEqual(_train(self.root).rounds_done, 10)
 
+  def test_data_that_cannot_be_read_names_its_client(self):
+    class Broken(toy.Clients):
+
+      def create_tf_dataset_for_client(self, client_id):
+        if client_id == 'client 7':
+          raise ValueError('an empty cell')
+        return super().create_tf_dataset_for_client(client_id)
+
+    with self.assertRaisesRegex(ValueError, 'an empty cell') as raised:
+      _train(self.root, clients=Broken())
+    self.assertIn("client 'client 7'", raised.exception.__notes__[0])
+
   def test_second_interrupt_stops_at_once(self):
     process = toy.Process()
 

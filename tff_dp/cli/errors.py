@@ -314,13 +314,12 @@ def report(error: Exception) -> int:
     whose = 'this client'
     if not isinstance(error, _failures.ClientComputationError):
       whose = 'a client'
-    where = _notes(error) or 'the `details` of the error quote TensorFlow.'
+    details = f'the `details` of the error quote TensorFlow. {_failures.WAY_OUT}'
     show(
         str(error),
         why=f"the data or the model of {whose}; TensorFlow's message may show"
         ' the data, so only the log has it',
-        way_out=f'{where} Leave bad examples out with a filter, see'
-        ' docs/training.md',
+        way_out=_notes(error) or details,
     )
     return ENVIRONMENT
   if isinstance(error, OSError):

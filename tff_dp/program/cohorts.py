@@ -220,7 +220,11 @@ class ScheduledCohorts(Cohorts):
 
   def _data_of(self, client_id) -> Any:
     """Returns the data of a client."""
-    return self._clients.create_tf_dataset_for_client(client_id)
+    try:
+      return self._clients.create_tf_dataset_for_client(client_id)
+    except Exception as error:
+      error.add_note(f'The data of client {client_id!r} cannot be read.')
+      raise
 
   def observed(self, rounds_begun: int) -> Any:
     return dataclasses.replace(
