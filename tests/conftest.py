@@ -93,6 +93,8 @@ _SLOW = (
     '::test_same_bits_as_in_process_sampling',
     'execution/cluster/systems_test.py::SystemsTest'
     '::test_same_bits_as_in_process_secure_sums',
+    'learning/keras3_run_test.py::Keras3RunTest'
+    '::test_a_run_that_sigkill_ends_resumes_with_the_same_bytes',
     'execution/devices_test.py::RealDevicesTest'
     '::test_virtual_devices_and_numbers_of_threads',
 )

@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import threading
 import warnings
 
 _DEBUG_VARIABLE = 'TFF_DP_DEBUG'
@@ -56,6 +57,26 @@ def quiet_start_up() -> None:
 
 def _is_no_asset_line(record: logging.LogRecord) -> bool:
   return not str(record.msg).startswith('Assets written to')
+
+
+@contextlib.contextmanager
+def without_log_of_tensorflow():
+  """Drops what this thread logs in Python as TensorFlow, in its block.
+
+  For an attempt that may fail: TensorFlow logs the stack of every operation
+  before it raises. TFF_DP_DEBUG=1 leaves the log as it is.
+  """
+  thread = threading.get_ident()
+  logger = logging.getLogger('tensorflow')
+
+  def is_of_another_thread(record: logging.LogRecord) -> bool:
+    return is_debug() or record.thread != thread
+
+  logger.addFilter(is_of_another_thread)
+  try:
+    yield
+  finally:
+    logger.removeFilter(is_of_another_thread)
 
 
 @contextlib.contextmanager

@@ -783,6 +783,12 @@ class ServerRoundsTest(parameterized.TestCase):
   @parameterized.parameters(
       (dict(initial={'w': np.zeros(2, int)}), 'finite floats'),
       (dict(initial={'w': np.array([0.0, np.inf])}), 'finite floats'),
+      (
+          dict(
+              initial={'trainable/0': np.zeros(2), 'non_trainable/0': np.ones(2)}
+          ),
+          'trained weights alone',
+      ),
       (dict(initial={}), 'at least one weight'),
       (dict(initial={'w': np.zeros(0)}), 'at least one weight'),
       (dict(plan='blt'), "plan='blt' .*a DpFtrlPlan"),

@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Keras 3 model with frozen weights and dropout, trained and verified."""
 
+import os
 import pathlib
+import signal
+import subprocess
+import sys
 import tempfile
 from unittest import mock
 
@@ -19,6 +23,11 @@ from tff_dp import export
 from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import program
+from tff_dp.files import arrays as server_arrays
+from tff_dp.integrations import noise
+from tff_dp.integrations import server_rounds
+from tff_dp.integrations import updates
+from tff_dp.participation import coins
 from tff_dp.program.display import plots
 from tff_dp.program.display import progress
 
@@ -101,6 +110,17 @@ def _train(process, root, **arguments):
       progress='quiet',
       **arguments,
   )
+
+
+def train_until_killed(root) -> None:
+  """Trains until SIGKILL ends this process, in round 3."""
+
+  def kill(weights):
+    del weights
+    os.kill(os.getpid(), signal.SIGKILL)
+
+  process = _process(_functional(_keras_model(dropout_seed=6)))
+  _train(process, root, evaluate_fn=kill, rounds_per_eval=3)
 
 
 class Keras3RunTest(absltest.TestCase):
@@ -222,6 +242,114 @@ class Keras3RunTest(absltest.TestCase):
     for check in ('files', 'graphs', 'guarantee', 'weights', 'process'):
       self.assertEqual(found[check], 'ok', check)
     self.assertNotIn('FAILED', found.values())
+    self._assert_adapters_go_on_from(self.parent / 'bundle' / 'model.npz')
+
+  def _assert_adapters_go_on_from(self, path):
+    """One round as Flower and NVFlare make it, with clients of plain Keras."""
+    arguments = dict(
+        output_dir=self.parent / 'served', delta=_DELTA, stack='Flower',
+        insecure_seed=3,
+    )
+    plan, bundled = _plan(), server_arrays.read(path)
+    with self.assertRaisesRegex(
+        ValueError, r"non_trainable/0.*a frozen weight.*trained weights alone"
+    ):
+      server_rounds.ServerRounds(plan, bundled, **arguments)
+    before = {
+        name: value
+        for name, value in bundled.items()
+        if name.startswith('trainable/')
+    }
+    model = _keras_model(dropout_seed=8)
+    model.compile(
+        keras.optimizers.SGD(0.5),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    with server_rounds.ServerRounds(plan, before, **arguments) as rounds:
+      replies = []
+      for client in rounds.select(_Clients.client_ids):
+        for variable, value in zip(model.trainable_variables, before.values()):
+          variable.assign(value)
+        for batch in _Clients().create_tf_dataset_for_client(client):
+          model.train_on_batch(*batch)
+        trained = [each.numpy() for each in model.trainable_variables]
+        replies.append((client, dict(zip(before, trained))))
+      after = rounds.finish(replies)
+    # The same in a plain loop.
+    like = updates.flat(before)
+    step = updates.grid_step(plan.l2_norm_clip)
+    total = np.zeros(like.size, np.int64)
+    for _, reply in replies:
+      update, _ = updates.clip(updates.flat(reply) - like, plan.l2_norm_clip)
+      total += updates.on_grid(update, plan.l2_norm_clip)
+    state = noise.initialize(
+        plan.mechanism, like.size, key=coins.insecure_root_key(3)
+    )
+    unit, _ = noise.next_noise(plan.mechanism, state, total)
+    scaled = plan.noise_multiplier * plan.l2_norm_clip * unit
+    expected = like + (total * step + scaled) / plan.clients_per_round
+    np.testing.assert_allclose(updates.flat(after), expected, rtol=1e-6)
+    frozen = [bundled[name] for name in bundled if name not in after]
+    learning.assign_to_keras3(
+        model,
+        tff.learning.models.ModelWeights(list(after.values()), frozen),
+    )
+
+  def test_two_clients_in_two_rounds_have_four_masks(self):
+    x = keras.Input([2])
+    y = keras.layers.Dense(64, use_bias=False, kernel_initializer='zeros')(x)
+    functional = learning.functional_model_from_keras3(
+        keras.Model(x, keras.layers.Dropout(0.5, seed=5)(y)),
+        lambda y, outputs: keras.ops.sum(outputs),
+        (tf.TensorSpec([None, 2]), tf.TensorSpec([None], tf.int32)),
+    )
+    process = tff.learning.algorithms.build_unweighted_fed_avg(
+        functional,
+        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.25),
+        server_optimizer_fn=tff.learning.optimizers.build_sgdm(1.0),
+    )
+    # The client i moves the row i of the kernel alone, by its mask.
+    clients = [
+        tf.data.Dataset.from_tensors((row[np.newaxis], np.zeros(1, np.int32)))
+        for row in np.eye(2, dtype=np.float32)
+    ]
+    state, kernels = process.initialize(), [np.zeros([2, 64])]
+    for _ in range(2):
+      state = process.next(state, clients).state
+      (kernel,) = process.get_model_weights(state).trainable
+      kernels.append(np.array(kernel))
+    masks = [mask for step in np.diff(kernels, axis=0) for mask in step]
+    for index, mask in enumerate(masks):
+      # A mask is 0 or 2, the step size 1/4, and the mean of two clients.
+      self.assertEqual(set(np.unique(mask)), {-0.25, 0.0})
+      for other in masks[:index]:
+        # 64 coins: the chance of a false alarm is below 1e-4.
+        self.assertBetween(np.mean(mask != other), 0.25, 0.75)
+
+  def test_clients_of_an_int8_body_come_without_errors_of_tensorflow(self):
+    model = _keras_model(dropout_seed=5)
+    model.get_layer('body').quantize('int8')
+    process = _process(_functional(model))
+    clients = [
+        _Clients().create_tf_dataset_for_client(_Clients.client_ids[0])
+    ] * 512
+    with self.assertNoLogs('tensorflow'):
+      process.next(process.initialize(), clients)
+
+  def test_a_run_that_sigkill_ends_resumes_with_the_same_bytes(self):
+    root = self.parent / 'sigkill'
+    code = (
+        'from tests.learning import keras3_run_test as test; import sys;'
+        ' test.train_until_killed(sys.argv[1])'
+    )
+    ended = subprocess.run(
+        [sys.executable, '-c', code, str(root)], check=False,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )
+    self.assertEqual(ended.returncode, -signal.SIGKILL, ended.stderr[-2000:])
+    process = _process(_functional(_keras_model(dropout_seed=9)))
+    _train(process, root, evaluate_fn=lambda _: {}, rounds_per_eval=3)
+    self.assertEqual(self._npz('sigkill'), self._npz('whole'))
 
   def test_fed_avg_with_the_aggregator_of_the_plan_is_certified(self):
     process = tff.learning.algorithms.build_unweighted_fed_avg(

@@ -196,20 +196,15 @@ class SameBitsTest(parameterized.TestCase):
     else:
       _assert_same_bits(self, found, _step(expected, *batch))
 
-  def test_equals_a_handwritten_model_with_an_adapted_normalization(self):
-    norm = keras.layers.Normalization()
-    norm.adapt(np.random.default_rng(0).normal(2.0, 3.0, [50, 4]))
-    model = keras.Sequential(
-        [keras.Input([4]), norm, keras.layers.Dense(_NUM_CLASSES)]
-    )
+  def _assert_equals_handwritten(self, model, features, x_spec):
+    """Compares with a matrix product of features that a function computes."""
     kernel, bias = (each.numpy() for each in model.trainable_variables)
 
     @tf.function
     def predict(weights, x, training):
       del training
       (kernel, bias), _ = weights
-      scale = tf.maximum(tf.sqrt(norm.variance.numpy()), 1e-7)
-      return tf.matmul((x - norm.mean.numpy()) / scale, kernel) + bias
+      return tf.matmul(features(x), kernel) + bias
 
     def loss(output, label, sample_weight=None):
       del sample_weight
@@ -221,12 +216,43 @@ class SameBitsTest(parameterized.TestCase):
         initial_weights=((kernel, bias), ()),
         predict_on_batch_fn=predict,
         loss_fn=loss,
-        input_spec=(_features(4), _LABELS),
+        input_spec=(x_spec, _LABELS),
     )
-    batch = _examples(_features(4))
+    batch = _examples(x_spec)
     _assert_same_bits(
-        self, _step(_convert(model), *batch), _step(expected, *batch)
+        self, _step(_convert(model, x_spec), *batch), _step(expected, *batch)
     )
+
+  def test_equals_a_handwritten_model_with_an_adapted_normalization(self):
+    norm = keras.layers.Normalization()
+    norm.adapt(np.random.default_rng(0).normal(2.0, 3.0, [50, 4]))
+    model = keras.Sequential(
+        [keras.Input([4]), norm, keras.layers.Dense(_NUM_CLASSES)]
+    )
+
+    def features(x):
+      scale = tf.maximum(tf.sqrt(norm.variance.numpy()), 1e-7)
+      return (x - norm.mean.numpy()) / scale
+
+    self._assert_equals_handwritten(model, features, _features(4))
+
+  def test_equals_a_handwritten_model_with_preprocessing(self):
+    bins = [-0.5, 0.0, 0.5]
+    model = keras.Sequential([
+        keras.Input([8, 8, 1]),
+        keras.layers.CenterCrop(2, 2),
+        keras.layers.Flatten(),
+        keras.layers.Discretization(bins),
+        keras.layers.CategoryEncoding(4, output_mode='multi_hot'),
+        keras.layers.Dense(_NUM_CLASSES),
+    ])
+
+    def features(x):
+      inside = tf.reshape(x[:, 3:5, 3:5, :], [-1, 4, 1])
+      numbers = tf.reduce_sum(tf.cast(inside >= bins, tf.int32), axis=2)
+      return tf.reduce_max(tf.one_hot(numbers, 4), axis=1)
+
+    self._assert_equals_handwritten(model, features, _features(8, 8, 1))
 
   def test_padding_does_not_count_in_loss_and_metrics_as_in_keras(self):
     model = keras.Sequential([
@@ -546,6 +572,24 @@ def _loop_of_noise(layer, x):
   )[1]
 
 
+def _looked_up(layer, x):
+  del layer
+  words = keras.layers.StringLookup(vocabulary=['1', '2'])
+  return x + tf.cast(words(tf.strings.as_string(x)), tf.float32)
+
+
+class _Counting(keras.layers.Layer if _compat.COLUMN.needs_shim else object):
+  """A layer that counts its calls."""
+
+  def build(self, shape):
+    del shape
+    self.calls = self.add_weight(shape=[], trainable=False, name='calls')
+
+  def call(self, x):
+    self.calls.assign_add(1.0)
+    return x
+
+
 # A variable that no layer tracks.
 _FOREIGN = []
 # Layers that are refused, and what the message says.
@@ -623,6 +667,20 @@ _LAYERS = {
         ),
         'wrapped/kernel.*leave it out',
     ),
+    'python': (
+        lambda: _Stateful(
+            lambda layer, x: tf.ensure_shape(
+                tf.py_function(lambda x: x, [x], tf.float32), x.shape
+            ),
+            name='python',
+        ),
+        "='python' .*py_function",
+    ),
+    'lookup': (
+        lambda: _Stateful(_looked_up, name='words'),
+        "='words' .*in the clients' datasets",
+    ),
+    'state': (lambda: _Counting(name='counting'), 'counting/calls.*its state'),
     'stateful_noise': (
         lambda: _Stateful(
             lambda layer, x: x + tf.random.normal(tf.shape(x)), name='noise'
@@ -644,6 +702,22 @@ class RefusalsTest(parameterized.TestCase):
       with self.subTest(name):
         _FOREIGN[:] = [tf.Variable(2.0)]
         self._assert_refused(pattern, _dense(build()))
+
+  def test_of_float8(self):
+    model = _dense(keras.layers.Dense(5, name='middle'))
+    model.get_layer('middle').quantize('float8')
+    self._assert_refused('middle/.*: float8', model)
+
+  def test_of_a_state_from_batch_to_batch(self):
+    model = keras.Sequential([
+        keras.Input(batch_shape=(6, 5, 2)),
+        keras.layers.LSTM(3, stateful=True, name='words'),
+        keras.layers.Dense(_NUM_CLASSES),
+    ])
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, "='words' .*leave out stateful=True"
+    ):
+      _convert(model, tf.TensorSpec([6, 5, 2]))
 
   def test_a_frozen_batch_normalization_is_allowed(self):
     model = _dense(keras.layers.BatchNormalization(trainable=False))
@@ -693,6 +767,16 @@ class RefusalsTest(parameterized.TestCase):
           _checks.ArgumentError, 'input_spec=.*the inputs of the model'
       ):
         _convert(_dense(), spec)
+    # The sentence of Keras alone.
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, "fails \\(ValueError: Input 0 .* of layer 'body'"
+    ):
+      _convert(_dense(), _features(3))
+    for spec in (
+        tf.RaggedTensorSpec([None, None], tf.float32),
+        tf.SparseTensorSpec([None, 4], tf.float32),
+    ):
+      self._assert_refused('tf.TensorSpec alone', _dense(), x_spec=spec)
 
   def test_of_losses(self):
     model = _dense()

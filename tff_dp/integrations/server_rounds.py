@@ -588,6 +588,14 @@ def _checked_ids(client_ids: Iterable[str]) -> list[str]:
 def _checked_model(model: Mapping[str, Any]) -> dict[str, np.ndarray]:
   arrays = {str(name): np.array(value) for name, value in model.items()}
   for name, value in arrays.items():
+    # Names in the `model.npz` of a run of `program.train`.
+    if name.startswith('non_trainable/'):
+      raise _checks.ArgumentError(
+          f'initial_model[{name!r}]',
+          'a frozen weight',
+          'trained weights alone, because all get noise here; give each client'
+          ' the frozen ones once, as a file',
+      )
     if value.dtype.kind != 'f' or not np.all(np.isfinite(value)):
       raise _checks.ArgumentError(
           f'initial_model[{name!r}]', value.dtype.name, 'finite floats'

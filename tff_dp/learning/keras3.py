@@ -35,6 +35,8 @@ _MOST_CONSTANT_BYTES = 32 * 10**6
 # 2**31 bytes.
 _MOST_BYTES = 19 * 10**8
 _MASK = '_keras_mask'
+# Operations that call Python.
+_PYTHON = ('PyFunc', 'PyFuncStateless', 'EagerPyFunc')
 # Longest part of an inner error's message.
 _LONGEST = 300
 
@@ -127,6 +129,14 @@ def functional_model_from_keras3(
         ' keras.losses.SparseCategoricalCrossentropy(from_logits=True)',
     )
   x_spec, y_spec = _pair(input_spec)
+  for spec in tf.nest.flatten((x_spec, y_spec)):
+    if not isinstance(spec, tf.TensorSpec):
+      raise _checks.ArgumentError(
+          'input_spec',
+          spec,
+          'tf.TensorSpec alone; make ragged or sparse data dense in the'
+          " clients' datasets, for example with padded_batch",
+      )
   call = _Call(keras, model)
   _check_weights(model, call, frozen_as)
   try:
@@ -143,7 +153,7 @@ def functional_model_from_keras3(
   except _checks.ArgumentError:
     raise
   except (KeyError, TypeError, ValueError, tf.errors.OpError) as error:
-    said = f'{type(error).__name__}: {error}'
+    said = f'{type(error).__name__}: {_message(error)}'
     raise _checks.ArgumentError(
         'input_spec',
         x_spec,
@@ -349,6 +359,14 @@ class _Graph:
     self._concrete = flat.get_concrete_function(*tf.nest.flatten(specs))
     self.graph = self._concrete.graph
     self.outputs = self._concrete.structured_outputs
+    for op in self.graph.get_operations():
+      if op.type in _PYTHON:
+        raise _checks.ArgumentError(
+            argument,
+            _layer_of(model, op.name),
+            'operations of TensorFlow alone; Python code (numpy_function,'
+            ' py_function) is not in the graph, and so not in what clients run',
+        )
     for captured, placeholder in list(self.graph.captures):
       if captured.dtype in (tf.resource, tf.variant):
         users = [each.name for each in placeholder.consumers()]
@@ -425,6 +443,12 @@ def _as_inputs(model: Any, x: Any) -> Any:
   ) else dict(x)
 
 
+def _message(error: Exception) -> str:
+  """Returns the message of an error, without what Keras puts around it."""
+  bold = re.search(r'\x1b\[1m(.*?)\x1b\[0m', str(error), re.S)
+  return ' '.join((bold[1] if bold else str(error)).split())
+
+
 def _pair(input_spec: Any) -> tuple[Any, Any]:
   if isinstance(input_spec, Mapping) and set(input_spec) == {'x', 'y'}:
     return input_spec['x'], input_spec['y']
@@ -447,7 +471,23 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
         model.name,
         'a weight to train; set layer.trainable = True where you want it',
     )
+  for layer in _layers(model):
+    if getattr(layer, 'stateful', False):
+      raise _checks.ArgumentError(
+          'model',
+          layer.name,
+          'no layer that keeps its state from batch to batch; leave out'
+          ' stateful=True',
+      )
   for variable in call.trained:
+    # Its "gradient" is its next value.
+    if getattr(variable, 'overwrite_with_gradient', False):
+      raise _checks.ArgumentError(
+          'model',
+          f'{variable.path}: float8',
+          'no float8, whose scales are no weights to train; use another dtype'
+          ' policy or quantization, or freeze the layer',
+      )
     if variable.dtype != 'float32':
       raise _checks.ArgumentError(
           'model',

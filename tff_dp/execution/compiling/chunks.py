@@ -19,6 +19,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
+from tff_dp import _quiet
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns as columns_lib
 from tff_dp.execution.data import datasets
@@ -415,6 +416,8 @@ def at_once(
 
     return work([build(skeleton) for skeleton in skeletons])
 
-  return tf.vectorized_map(
-      of_client, stacked, fallback_to_while_loop=False, warn=False
-  )
+  # Where this fails, clients come one after the other.
+  with _quiet.without_log_of_tensorflow():
+    return tf.vectorized_map(
+        of_client, stacked, fallback_to_while_loop=False, warn=False
+    )
