@@ -14,9 +14,10 @@ and more seeds or epsilons only add the missing runs.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 import dataclasses
+import functools
 import json
 import math
 import multiprocessing
@@ -24,7 +25,7 @@ import os
 import pathlib
 import statistics
 import threading
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from tasks.common import engine
 from tasks.common import flags
@@ -43,7 +44,7 @@ EXAMPLES = """examples:
       --output-dir runs/one_rate
 """
 # Far from the seeds 0, 1, ... that are reported.
-_TUNING_SEED = 1000
+TUNING_SEED = 1000
 # What TensorFlow keeps of finished runs adds up.
 _RUNS_PER_PROCESS = 10
 _ROWS = ('non_private', 'independent', 'tree', 'honaker', 'banded', 'blt')
@@ -153,7 +154,13 @@ def main(settings: Settings, *, where: engine.EngineSettings, progress: str):
   for row, epsilon in _cells(settings):
     # Plans first: a wrong flag is reported before anything is trained.
     digits.build_plans(_settings_of(settings, row, epsilon, seed=0, rate=1.0))
-  cells = run(settings, where=where, is_quiet=progress == 'quiet')
+  cells = run(
+      settings,
+      _cells(settings),
+      settings_of=functools.partial(_settings_of, settings),
+      make=functools.partial(_run_one, where=where),
+      is_quiet=progress == 'quiet',
+  )
   output_dir = pathlib.Path(settings.output_dir)
   text = table(cells)
   (output_dir / 'sweep.md').write_text(text + '\n')
@@ -173,26 +180,35 @@ def main(settings: Settings, *, where: engine.EngineSettings, progress: str):
 
 
 def run(
-    settings: Settings, *, where: engine.EngineSettings, is_quiet: bool
+    settings: Any,
+    cells: Sequence[tuple[str, float]],
+    *,
+    settings_of: Callable[..., Any],
+    make: Callable[[Any], float],
+    is_quiet: bool,
 ) -> list[Cell]:
-  """Returns a cell for each row and epsilon, in this order.
+  """Returns the results of pairs (row, epsilon), in this order.
 
   Args:
-    settings: Settings of the sweep.
-    where: Where each process computes.
+    settings: Settings of the sweep: `seeds`, `server_learning_rates`, `jobs`.
+    cells: Pairs (row, epsilon).
+    settings_of: Function (row, epsilon, *, seed, rate) that returns the
+      settings of a run. If there are several rates, each one is tried with
+      `TUNING_SEED`.
+    make: Function that makes a run, calls `write_result`, and returns its
+      accuracy. It can be pickled.
     is_quiet: Whether to show no progress.
   """
-  cells = _cells(settings)
   rates = settings.server_learning_rates
   tuning = [
-      _settings_of(settings, row, epsilon, seed=_TUNING_SEED, rate=rate)
+      settings_of(row, epsilon, seed=TUNING_SEED, rate=rate)
       for row, epsilon in cells
       for rate in rates
       if len(rates) > 1
   ]
   num_runs = len(tuning) + len(cells) * settings.seeds
   reporter = sweep_progress.Reporter(num_runs, is_quiet=is_quiet)
-  tuned = _run_all(tuning, settings.jobs, where, reporter)
+  tuned = _run_all(tuning, settings.jobs, make, reporter)
   chosen = {}
   for index, cell in enumerate(cells):
     accuracies = tuned[index * len(rates) : (index + 1) * len(rates)]
@@ -200,12 +216,12 @@ def run(
     chosen[cell] = rates[best]
   final = _run_all(
       [
-          _settings_of(settings, *cell, seed=seed, rate=chosen[cell])
+          settings_of(*cell, seed=seed, rate=chosen[cell])
           for cell in cells
           for seed in range(settings.seeds)
       ],
       settings.jobs,
-      where,
+      make,
       reporter,
   )
   return [
@@ -245,11 +261,11 @@ def table(cells: Sequence[Cell]) -> str:
     of_row = {cell.epsilon: cell for cell in cells if cell.row == row}
     if math.inf in of_row:
       lines.append(
-          f'| {_NO_PRIVACY} | {_accuracy(of_row[math.inf])}'
+          f'| {_NO_PRIVACY} | {accuracy_text(of_row[math.inf])}'
           + ' |' * len(epsilons)
       )
       continue
-    shown = [_accuracy(of_row[epsilon]) for epsilon in epsilons]
+    shown = [accuracy_text(of_row[epsilon]) for epsilon in epsilons]
     lines.append(f'| {row} | ' + ' | '.join(shown) + ' |')
   return '\n'.join(lines)
 
@@ -273,7 +289,12 @@ def points_of(rows: Sequence[Sequence[str]]) -> list[Point]:
   return points
 
 
-def plot(points: Sequence[Point], path: pathlib.Path) -> None:
+def plot(
+    points: Sequence[Point],
+    path: pathlib.Path,
+    *,
+    title: str = 'Handwritten digits: accuracy by epsilon and kind of noise',
+) -> None:
   """Draws accuracy against epsilon, with bars of one standard deviation."""
   from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
 
@@ -306,7 +327,7 @@ def plot(points: Sequence[Point], path: pathlib.Path) -> None:
   axes.set_xscale('log', base=2)
   ticks = sorted({point.epsilon for point in private})
   axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
-  axes.set_title('Handwritten digits: accuracy by epsilon and kind of noise')
+  axes.set_title(title)
   axes.set_xlabel(f'epsilon of one client, delta {digits.Settings().delta:g}')
   axes.set_ylabel('held-out accuracy')
   axes.grid(alpha=0.3)
@@ -345,7 +366,7 @@ def _settings_of(
   return run_settings
 
 
-def _run_all(runs, jobs, where, reporter) -> list[float]:
+def _run_all(runs, jobs, make, reporter) -> list[float]:
   """Returns the accuracy of each run, in order."""
   chunks = [
       runs[start : start + _RUNS_PER_PROCESS]
@@ -355,7 +376,7 @@ def _run_all(runs, jobs, where, reporter) -> list[float]:
   _start.raise_on_interrupt()
   with futures.ThreadPoolExecutor(jobs) as threads:
     pending = [
-        threads.submit(_run_chunk, chunk, where, reporter) for chunk in chunks
+        threads.submit(_run_chunk, chunk, make, reporter) for chunk in chunks
     ]
     try:
       return [accuracy for one in pending for accuracy in one.result()]
@@ -364,7 +385,7 @@ def _run_all(runs, jobs, where, reporter) -> list[float]:
       raise
 
 
-def _run_chunk(runs, where, reporter) -> list[float]:
+def _run_chunk(runs, make, reporter) -> list[float]:
   """Makes some runs, one after the other, in one new process."""
   accuracies = []
   # TensorFlow does not survive a fork.
@@ -377,7 +398,7 @@ def _run_chunk(runs, where, reporter) -> list[float]:
       accuracy = _accuracy_before(one)
       was_done = accuracy is not None
       if not was_done:
-        accuracy = process.submit(_run_one, one, where).result()
+        accuracy = process.submit(make, one).result()
       reporter.show(_result_line(one, accuracy), was_done=was_done)
       accuracies.append(accuracy)
   return accuracies
@@ -396,14 +417,33 @@ def end_with_parent() -> None:
   threading.Thread(target=wait, daemon=True).start()
 
 
-def _accuracy_before(run_settings: digits.Settings) -> Optional[float]:
-  """Returns the held-out accuracy of a run that was made before, or `None`."""
-  result = _result_path(run_settings)
-  if result.exists():
-    content = json.loads(result.read_text())
+def result_before(run_settings: Any) -> dict[str, Any] | None:
+  """Returns what `write_result` wrote for a run, or `None`."""
+  path = _result_path(run_settings)
+  if path.exists():
+    content = json.loads(path.read_text())
     if content['settings'] == _facts(run_settings):
-      return content['test_accuracy']
+      return content
   return None
+
+
+def write_result(run_settings: Any, accuracy: float, **facts: Any) -> None:
+  """Writes the result of a run, so that it is not made again.
+
+  Args:
+    run_settings: A dataclass, with the fields `output_dir` and `rows`.
+    accuracy: Held-out accuracy.
+    **facts: More about the run, in JSON types.
+  """
+  content = {
+      'test_accuracy': accuracy, 'settings': _facts(run_settings), **facts
+  }
+  _result_path(run_settings).write_text(json.dumps(content))
+
+
+def _accuracy_before(run_settings: Any) -> Optional[float]:
+  content = result_before(run_settings)
+  return None if content is None else content['test_accuracy']
 
 
 def _run_one(
@@ -411,23 +451,21 @@ def _run_one(
 ) -> float:
   """Makes a run and returns its held-out accuracy."""
   (row,) = digits.run(run_settings, where=where, progress='quiet')
-  content = {
-      'test_accuracy': row.test_accuracy, 'settings': _facts(run_settings)
-  }
-  _result_path(run_settings).write_text(json.dumps(content))
+  write_result(run_settings, row.test_accuracy)
   return row.test_accuracy
 
 
-def _result_path(run_settings: digits.Settings) -> pathlib.Path:
+def _result_path(run_settings: Any) -> pathlib.Path:
   folder = pathlib.Path(run_settings.output_dir) / run_settings.rows[0]
   return folder / 'accuracy.json'
 
 
-def _facts(run_settings: digits.Settings) -> dict[str, object]:
+def _facts(run_settings: Any) -> dict[str, object]:
   return json.loads(json.dumps(dataclasses.asdict(run_settings)))
 
 
-def _accuracy(cell: Cell) -> str:
+def accuracy_text(cell: Cell) -> str:
+  """Returns mean and deviation, as tables show them."""
   if math.isnan(cell.deviation):
     return f'{cell.mean:.3f}'
   return f'{cell.mean:.3f} ± {cell.deviation:.3f}'
@@ -445,7 +483,7 @@ def _to_json(cell: Cell) -> dict[str, object]:
   }
 
 
-def _result_line(run_settings: digits.Settings, accuracy: float) -> str:
+def _result_line(run_settings: Any, accuracy: float) -> str:
   (row,) = run_settings.rows
   private = ''
   if row != digits.NON_PRIVATE:
