@@ -5,7 +5,7 @@
   python tools/docs_figures.py                  # write the pages again
   python tools/docs_figures.py --measured NAME  # its command has just been run
   python tools/docs_figures.py --as-of NAME     # its code changed; not run again
-  python tools/docs_figures.py --draw           # also docs/digits_*.png
+  python tools/docs_figures.py --draw           # also the sweeps' pictures
 
 A page has a table NAME between `<!-- figure NAME -->` and `<!-- /figure -->`.
 The JSON has the command, what ran it, and the cells. `sha256` is the hash of the
@@ -68,11 +68,17 @@ def written(page: str, figures: dict[str, dict[str, Any]]) -> str:
 def draw(figures: dict[str, dict[str, Any]]) -> None:
   """Draws the pictures of the sweeps on digits from their tables."""
   sys.path.insert(0, str(ROOT))
-  from tasks.digits import sweep  # pylint: disable=g-import-not-at-top
+  # pylint: disable=g-import-not-at-top
+  from tasks.digits import public_body
+  from tasks.digits import sweep
 
+  # pylint: enable=g-import-not-at-top
   for name in _DRAWN:
     points = sweep.points_of(figures[name]['table'])
     sweep.plot(points, ROOT / 'docs' / f'{name}.png')
+  public_body.plot_table(
+      figures['public_body']['table'], ROOT / 'docs' / 'public_body.png'
+  )
 
 
 def main() -> None:

@@ -294,6 +294,7 @@ def plot(
     path: pathlib.Path,
     *,
     title: str = 'Handwritten digits: accuracy by epsilon and kind of noise',
+    legend: str = 'lower right',
 ) -> None:
   """Draws accuracy against epsilon, with bars of one standard deviation."""
   from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
@@ -331,7 +332,7 @@ def plot(
   axes.set_xlabel(f'epsilon of one client, delta {digits.Settings().delta:g}')
   axes.set_ylabel('held-out accuracy')
   axes.grid(alpha=0.3)
-  axes.legend(loc='lower right')
+  axes.legend(loc=legend)
   figure.savefig(path, dpi=120)
 
 
