@@ -12,6 +12,7 @@ Philox, the generator underneath, is not cryptographic, and the normals are
 floating-point numbers: see "Implementation" in every privacy statement.
 """
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -97,11 +98,11 @@ def fold_in(key: tf.Tensor, data) -> tf.Tensor:
   stores `data` in the other 64.) Different `data` give different generator
   inputs.
   """
-  block = tf.stack([
-      key[0],
-      tf.bitwise.bitwise_xor(key[1], tf.cast(data, tf.int64)),
-  ])
-  return bits([2], block)
+  if not tf.is_tensor(data):
+    words = tf.constant([0, data], tf.int64)
+  else:
+    words = tf.stack([tf.constant(0, tf.int64), tf.cast(data, tf.int64)])
+  return bits([2], tf.bitwise.bitwise_xor(key, words))
 
 
 def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
@@ -162,33 +163,49 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
     key: Secret key, int64 of shape [2]. It must not be used for anything else.
     dtype: Type of the result, `tf.float32` or `tf.float64`.
   """
-  shape = tf.TensorShape(shape).as_list()
-  num, limit = math.prod(shape), draws.squared_radius_limit(dtype.size)
-  if num < _MIN_SEARCHED:
-    # Few operations: here each of them costs more than the numbers.
-    pairs = raw_normals([(num + 1) // 2, 2], key, dtype)
-    squared = tf.reduce_sum(tf.square(pairs), 1)
-    found = tf.cond(
-        tf.reduce_any(squared > limit),
-        lambda: _with_tails(pairs, limit, key),
-        lambda: pairs,
-    )
-  else:
-    num_rows = -(-num // _ROW)
-    rows = tf.reshape(raw_normals([num_rows * _ROW], key, dtype), [-1, _ROW])
-    # One normal of a far pair is beyond this value, so few rows have to be
-    # checked.
-    largest = tf.maximum(tf.reduce_max(rows, 1), -tf.reduce_min(rows, 1))
-    places = tf.where(largest > 0.999 * math.sqrt(limit / 2))
-    pairs = tf.reshape(tf.gather_nd(rows, places), [-1, 2])
-    found = tf.tensor_scatter_nd_update(
-        rows,
-        places,
-        tf.reshape(_with_tails(pairs, limit, key), [-1, _ROW]),
-    )
-  if num != found.shape.num_elements():
-    found = tf.reshape(found, [-1])[:num]
-  return tf.reshape(found, shape)
+  shape = tuple(tf.TensorShape(shape).as_list())
+  return _normals_function(shape, dtype)(key)
+
+
+@functools.lru_cache(maxsize=1024)
+def _normals_function(shape: tuple[int, ...], dtype: tf.DType):
+  """Returns `normals` of one shape, traced once for all graphs with its draws.
+  """
+
+  @tf.function(
+      input_signature=[tf.TensorSpec([2], tf.int64)], autograph=False
+  )
+  def drawn(key):
+    num, limit = math.prod(shape), draws.squared_radius_limit(dtype.size)
+    if num < _MIN_SEARCHED:
+      # Few operations: here each of them costs more than the numbers.
+      pairs = raw_normals([(num + 1) // 2, 2], key, dtype)
+      squared = tf.reduce_sum(tf.square(pairs), 1)
+      found = tf.cond(
+          tf.reduce_any(squared > limit),
+          lambda: _with_tails(pairs, limit, key),
+          lambda: pairs,
+      )
+    else:
+      num_rows = -(-num // _ROW)
+      rows = tf.reshape(
+          raw_normals([num_rows * _ROW], key, dtype), [-1, _ROW]
+      )
+      # One normal of a far pair is beyond this value, so few rows have to be
+      # checked.
+      largest = tf.maximum(tf.reduce_max(rows, 1), -tf.reduce_min(rows, 1))
+      places = tf.where(largest > 0.999 * math.sqrt(limit / 2))
+      pairs = tf.reshape(tf.gather_nd(rows, places), [-1, 2])
+      found = tf.tensor_scatter_nd_update(
+          rows,
+          places,
+          tf.reshape(_with_tails(pairs, limit, key), [-1, _ROW]),
+      )
+    if num != found.shape.num_elements():
+      found = tf.reshape(found, [-1])[:num]
+    return tf.reshape(found, shape)
+
+  return drawn
 
 
 def _with_tails(pairs: tf.Tensor, limit: float, key: tf.Tensor) -> tf.Tensor:
@@ -311,8 +328,8 @@ def node_normals(
     A `mechanisms.mechanism.Draw` of float32 vectors, shape [num_params].
   """
 
-  def draw(level: int, index) -> tf.Tensor:
-    node = tf.cast(index, tf.int64) + (level << _LEVEL_SHIFT)
+  def draw(level, index) -> tf.Tensor:
+    node = tf.cast(index, tf.int64) + level * 2**_LEVEL_SHIFT
     key = fold_in(tree_key, node)
     if digest_of_round is not None:
       key = fold_in(

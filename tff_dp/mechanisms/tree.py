@@ -27,6 +27,7 @@ no large numbers cancel.
 """
 
 import dataclasses
+import functools
 from typing import Optional
 
 import numpy as np
@@ -137,32 +138,32 @@ class Tree(_TreeMechanism):
 
   def next_noise(self, buffers, round_in_tree, operations):
     draw, cond = operations.draw, operations.cond
-    def climb(level, taken_back):
-      """Returns (noise, *buffers) if tz(round_in_tree) >= level."""
+    top = _top_level(round_in_tree, self.num_levels)
+    node = draw(top, round_in_tree // 2**top - 1)
 
-      def place():
-        node = draw(level, round_in_tree // 2**level - 1)
-        kept = list(buffers)
-        if level < len(kept):
-          kept[level] = node
-        return (node if taken_back is None else node - taken_back, *kept)
+    def take_back(level, sum_below):
+      """Returns the sum of the last nodes of the levels up to this one."""
+      if level < len(buffers):
+        last = buffers[level]
+      else:
+        last = draw(level, round_in_tree // 2**level - 2)
+      return last if level == 0 else sum_below + last
 
-      def go_up():
-        if level < len(buffers):
-          previous = buffers[level]
-        else:
-          previous = draw(level, round_in_tree // 2**level - 2)
-        return climb(
-            level + 1,
-            previous if taken_back is None else taken_back + previous,
-        )
-
-      if level + 1 == self.num_levels:
-        return place()
-      return cond(_completes(round_in_tree, level + 1), go_up, place)
-
-    noise, *buffers_after = climb(0, None)
-    return noise, tuple(buffers_after)
+    # One branch after the other: branches inside of branches would make the
+    # graph grow with the square of the number of levels.
+    taken_back = node  # Any vector: the first level replaces it.
+    for level in range(self.num_levels - 1):
+      taken_back = cond(
+          _completes(round_in_tree, level + 1),
+          functools.partial(take_back, level, taken_back),
+          functools.partial(_same, taken_back),
+      )
+    noise = cond(
+        _completes(round_in_tree, 1),
+        lambda: node - taken_back,
+        lambda: node,
+    )
+    return noise, _kept(buffers, top, node, cond)
 
   def round_variances(self) -> np.ndarray:
     rounds = np.arange(1, self.rounds_per_tree + 1)
@@ -209,40 +210,47 @@ class HonakerTree(_TreeMechanism):
 
   def next_noise(self, buffers, round_in_tree, operations):
     draw, cond = operations.draw, operations.cond
+
     def climb(level, value, taken_back):
-      """Returns (noise, *buffers) if tz(round_in_tree) >= level.
+      """Returns the entries of the loop below for the level above.
 
       Args:
         level: Level whose node has just been completed.
         value: Averaged noise V of that node.
         taken_back: Sum of w_l V_l over the lower levels' previous nodes.
       """
+      previous = buffers[level]
+      if level == 0:  # Its weight is 1.
+        retracted = previous
+      else:
+        retracted = taken_back + _honaker_weight(level) * previous
+      parent = draw(level + 1, round_in_tree // 2 ** (level + 1) - 1)
+      # Left is the older node. The order of these operations is part of the
+      # contract: a rebuilt state must be equal bit for bit.
+      return (
+          parent + (previous + value) / 2,
+          retracted,
+          _honaker_weight(level + 1),
+      )
 
-      def place():
-        kept = list(buffers)
-        if level < len(kept):
-          kept[level] = value
-        if taken_back is None:  # Level 0, whose weight is 1.
-          return (value, *kept)
-        return (_honaker_weight(level) * value - taken_back, *kept)
-
-      def merge():
-        previous = buffers[level]
-        if taken_back is None:
-          retracted = previous
-        else:
-          retracted = taken_back + _honaker_weight(level) * previous
-        parent = draw(level + 1, round_in_tree // 2 ** (level + 1) - 1)
-        # Left is the older node. The order of these operations is part of the
-        # contract: a rebuilt state must be equal bit for bit.
-        return climb(level + 1, parent + (previous + value) / 2, retracted)
-
-      if level + 1 == self.num_levels:
-        return place()
-      return cond(_completes(round_in_tree, level + 1), merge, place)
-
-    noise, *buffers_after = climb(0, draw(0, round_in_tree - 1), None)
-    return noise, tuple(buffers_after)
+    value = draw(0, round_in_tree - 1)
+    # One branch after the other, as in `Tree`. The first level replaces the
+    # second entry.
+    above = value, value, 1.0
+    for level in range(self.num_levels - 1):
+      above = cond(
+          _completes(round_in_tree, level + 1),
+          functools.partial(climb, level, *above[:2]),
+          functools.partial(_same, *above),
+      )
+    value, taken_back, weight = above
+    noise = cond(
+        _completes(round_in_tree, 1),
+        lambda: weight * value - taken_back,
+        lambda: value,
+    )
+    top = _top_level(round_in_tree, self.num_levels)
+    return noise, _kept(buffers, top, value, cond)
 
   def round_variances(self) -> np.ndarray:
     """Returns Var(b_t - b_{t-1}), which depends on t only through tz(t).
@@ -280,6 +288,31 @@ def _completes(round_in_tree, level: int):
   """Returns whether the round completes a node of the level."""
   # `== 0` would compare tensors by identity in TensorFlow's graphs.
   return round_in_tree % 2**level < 1
+
+
+def _top_level(round_in_tree, num_levels: int):
+  """Returns tz(round_in_tree), the level of the largest completed node."""
+  return sum(
+      round_in_tree // 2**level - (round_in_tree - 1) // 2**level
+      for level in range(1, num_levels)
+  )
+
+
+def _same(*values):
+  return values if len(values) > 1 else values[0]
+
+
+def _kept(buffers, top, value, cond) -> tuple:
+  """Returns the buffers, with `value` in that of the level `top` if there is.
+  """
+  return tuple(
+      cond(
+          abs(top - level) < 1,
+          functools.partial(_same, value),
+          functools.partial(_same, buffer),
+      )
+      for level, buffer in enumerate(buffers)
+  )
 
 
 def _honaker_weight(level: int) -> float:
