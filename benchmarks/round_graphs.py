@@ -3,7 +3,8 @@
 """The floor of `benchmarks.round_time`: a round as one graph, written by hand.
 
 The cohort is one stacked tensor, made before. So this shows the work of the
-clients alone, without datasets, clipping or noise.
+clients alone, without datasets, clipping or noise. One form clips and adds up
+exactly, to show what that costs.
 """
 
 import importlib.util
@@ -13,6 +14,9 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import round_tasks
+from benchmarks import round_tff
+from tff_dp.aggregators import clipping
+from tff_dp.aggregators import shuffle
 
 # Clients of `tf.vectorized_map` at a time. More leave the caches of a processor.
 _CLIENTS_AT_ONCE = 100
@@ -67,6 +71,27 @@ def _sum_in_loop(task, start, inputs, labels) -> list[tf.Tensor]:
   return sums
 
 
+def _clipped_sum_in_loop(task, start, inputs, labels) -> list[tf.Tensor]:
+  """Returns the sums as `_sum_in_loop`, of clipped updates and in integers."""
+  step = shuffle.grid_step(round_tff.FIXED_CLIP)
+  sizes = [weight.shape.num_elements() for weight in start]
+
+  def body(index, total):
+    update = _update(task, start, inputs[index], labels[index])
+    flat = tf.concat([tf.reshape(part, [-1]) for part in update], 0)
+    clipped, _ = clipping.clip(flat, round_tff.FIXED_CLIP)
+    return index + 1, total + tf.cast(clipped * (1.0 / step), tf.int64)
+
+  _, total = tf.while_loop(
+      lambda index, _: index < task.num_clients,
+      body,
+      [tf.constant(0), tf.zeros([sum(sizes)], tf.int64)],
+      parallel_iterations=1,
+  )
+  parts = tf.split(tf.cast(total, tf.float32) * step, sizes)
+  return [tf.reshape(*pair) for pair in zip(parts, (w.shape for w in start))]
+
+
 def _sum_at_once(task, start, inputs, labels) -> list[tf.Tensor]:
   size = math.gcd(task.num_clients, _CLIENTS_AT_ONCE)
 
@@ -104,12 +129,16 @@ class OneGraph:
   """Federated averaging in one call of TensorFlow.
 
   `graph_loop` has a `tf.while_loop` over the clients, `graph_xla` the same
-  compiled by XLA, `graph_vectorized` a `tf.vectorized_map`.
+  compiled by XLA, `graph_vectorized` a `tf.vectorized_map`. `graph_clipped` is
+  `graph_loop` with the clipping and the exact sum of `build_dp_ftrl`.
   """
 
   def __init__(self, task: round_tasks.Task, form: str):
     self._server = [tf.Variable(weight) for weight in task.initial_weights()]
-    summed = _sum_at_once if form == 'graph_vectorized' else _sum_in_loop
+    summed = {
+        'graph_vectorized': _sum_at_once,
+        'graph_clipped': _clipped_sum_in_loop,
+    }.get(form, _sum_in_loop)
 
     @tf.function(autograph=False, jit_compile=form == 'graph_xla' or None)
     def train(*cohort):
@@ -182,5 +211,6 @@ FORMS = {
     'graph_loop': lambda task: OneGraph(task, 'graph_loop'),
     'graph_xla': lambda task: OneGraph(task, 'graph_xla'),
     'graph_vectorized': lambda task: OneGraph(task, 'graph_vectorized'),
+    'graph_clipped': lambda task: OneGraph(task, 'graph_clipped'),
     'graph_jax': JaxScan,
 }

@@ -1,19 +1,26 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a round goes, by looking at all threads now and then.
+"""Where the time of a round goes: in Python, and in TensorFlow's operations.
 
-A tracing profiler sees the calling thread only, and slows down what it counts;
-a worker thread of a context is what matters here.
+For Python it looks at all threads now and then. A tracing profiler sees the
+calling thread only, and slows down what it counts; a worker thread of a context
+is what matters here. For operations it asks TensorFlow's own profiler.
 """
 
 import collections
 import os
+import pathlib
+import re
 import sys
+import tempfile
 import threading
 import time
 
+import tensorflow as tf
+
 _INTERVAL = 0.002
 _TOP = 25
+_KERNEL = re.compile(r'[^: ]+:(\w+)')
 # A thread whose innermost function is in one of these waits for others.
 _WAITING = (
     'threading.py', 'thread.py', 'selectors.py', 'queue.py',
@@ -71,6 +78,59 @@ def _section(title: str, counter, num_samples: int) -> list[str]:
   return lines
 
 
+def _times_of_operations(space) -> collections.Counter:
+  """Returns nanoseconds by kind of operation, without what each one calls.
+
+  Args:
+    space: What TensorFlow's profiler wrote, an `XSpace`.
+  """
+  found = collections.Counter()
+  for plane in space.planes:
+    if 'CPU' not in plane.name:
+      continue
+    for line in plane.lines:
+      open_events = []
+      for event in sorted(
+          line.events, key=lambda e: (e.offset_ps, -e.duration_ps)
+      ):
+        name = plane.event_metadata[event.metadata_id].name
+        is_kernel = _KERNEL.fullmatch(name)
+        while open_events and open_events[-1][1] <= event.offset_ps:
+          open_events.pop()
+        if open_events:
+          found[open_events[-1][0]] -= event.duration_ps / 1000
+        kind = is_kernel[1] if is_kernel else 'other'
+        found[kind] += event.duration_ps / 1000
+        open_events.append((kind, event.offset_ps + event.duration_ps))
+  return found
+
+
+def operations(runner) -> str:
+  """Returns a report on the operations of one round of a row, warmed up.
+
+  Times are of a clock, not of a processor: an operation that waits for another
+  program counts as at work. The share of 'other' is of TensorFlow's runtime.
+  """
+  # pylint: disable-next=g-import-not-at-top,g-direct-tensorflow-import
+  from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+  with tempfile.TemporaryDirectory() as folder:
+    with tf.profiler.experimental.Profile(folder):
+      runner.run_round()
+    space = xplane_pb2.XSpace()
+    (path,) = pathlib.Path(folder).rglob('*.xplane.pb')
+    space.ParseFromString(path.read_bytes())
+  found = _times_of_operations(space)
+  total = max(1, sum(found.values()))
+  return '\n'.join(
+      ['', 'in an operation of TensorFlow, one round']
+      + [
+          f'{100 * time_in / total:6.1f} %  {time_in / 1e6:9.1f} ms  {kind}'
+          for kind, time_in in found.most_common(_TOP)
+      ]
+  )
+
+
 def profile(runner, num_rounds: int) -> str:
   """Returns a report on `num_rounds` rounds of a row that is warmed up.
 
@@ -88,4 +148,5 @@ def profile(runner, num_rounds: int) -> str:
       f' this process ({cpu / wall:.2f} cores), {sampler.num_samples} samples',
       *_section('in a function or what it calls', sampler.inside, samples),
       *_section('at a line', sampler.at, samples),
+      operations(runner),
   ])

@@ -571,6 +571,10 @@ class CertificateTest(parameterized.TestCase):
     dummies = 'without a report gets the noised report of a zero update'
     self.assertRegex(said(_Fixed(_Local(0.5), 200)), dummies)
     self.assertRegex(said(_Sliding(_Local(0.5), 200)), dummies)
+    # Of several events, each brings its own.
+    both = said(_Composed([_CheckIn(_Local(1.0), 900, 0.2), _Gaussian(20.0)]))
+    self.assertRegex(both, 'shuffler.*trusted')
+    self.assertIn('The server adds the noise, and is trusted to.', both)
 
   @parameterized.parameters(0.0, 1.0, -0.1, math.nan)
   def test_bad_delta(self, delta):
