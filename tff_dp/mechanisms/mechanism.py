@@ -35,14 +35,15 @@ class Draw(Protocol):
 
   It must depend on its arguments alone: within a tree, the same (level, index)
   always gives the same vector, and another pair gives an independent one. No
-  node is drawn before its round, see `round_of_draw`.
+  node is drawn before its round, see `round_of_draw`. In a graph both may be
+  scalar tensors.
   """
 
-  def __call__(self, level: int, index) -> Vector:
+  def __call__(self, level, index) -> Vector:
     ...
 
 
-def round_of_draw(level: int, index):
+def round_of_draw(level, index):
   """Returns the round in which a node is first drawn.
 
   Rounds are counted from 1 in each tree. Every mechanism numbers its nodes so
