@@ -468,6 +468,7 @@ class OutputTest(parameterized.TestCase):
 
   def test_progress_on_terminals_only(self):
     with mock.patch.object(sys, 'stderr', mock.Mock()) as stream:
+      stream.fileno.side_effect = OSError
       stream.isatty.return_value = False
       self.assertIsNone(advise._progress())
       stream.isatty.return_value = True
