@@ -339,8 +339,8 @@ class Keras3RunTest(absltest.TestCase):
   def test_a_run_that_sigkill_ends_resumes_with_the_same_bytes(self):
     root = self.parent / 'sigkill'
     code = (
-        'from tests.learning import keras3_run_test as test; import sys;'
-        ' test.train_until_killed(sys.argv[1])'
+        'import sys; import tff_dp; from tests.learning import'
+        ' keras3_run_test as test; test.train_until_killed(sys.argv[1])'
     )
     ended = subprocess.run(
         [sys.executable, '-c', code, str(root)], check=False,
