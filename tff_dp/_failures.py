@@ -17,11 +17,12 @@ import traceback
 
 _OURS = 'tff_dp: '
 # TensorFlow prints the values of an assertion, its message first, in brackets.
+_SAID = re.compile(rf'\[{_OURS}([^\]]*)\]')
+# What to try where clients' work failed.
 WAY_OUT = (
     'Leave bad examples out with a filter, see docs/training.md: perhaps a label'
     " that is none of the model's classes."
 )
-_SAID = re.compile(rf'\[{_OURS}([^\]]*)\]')
 
 
 def assertion(message: str) -> str:

@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     raise _checks.ArgumentError('output', None, 'the directory of the bundle')
   if not os.path.isdir(arguments.source):
     return _wrong_run(
-        f'{arguments.source} is no directory: expected that of a run'
+        f'{arguments.source} is no directory: expected the directory of a run'
     )
   return _export(arguments)
 
