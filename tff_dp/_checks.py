@@ -90,6 +90,11 @@ class ArgumentError(ValueError):
     self.why = why
     self.way_out = way_out
 
+  def __reduce__(self):
+    # The value stays behind: a model, for example, cannot be pickled.
+    facts = {**vars(self), 'value': None}
+    return _remade, (type(self), str(self), facts)
+
   def renamed(self, argument: str, value=None) -> 'ArgumentError':
     """Returns the same error about an argument of another name.
 
@@ -104,6 +109,13 @@ class ArgumentError(ValueError):
         why=self.why,
         way_out=self.way_out,
     )
+
+
+def _remade(kind, message: str, facts) -> ArgumentError:
+  """Returns an error that another process raised, without its value."""
+  error = kind.__new__(kind, message)
+  vars(error).update(facts)
+  return error
 
 
 # Squares of clipped numbers, and of the noise, must fit into float32. A smaller

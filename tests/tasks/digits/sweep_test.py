@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tasks import __main__ as tasks_main
 from tasks.digits import digits
 from tasks.digits import sweep
 from tests.cli import command
+from tff_dp import _checks
 
 
 def _main(*argv):
@@ -138,6 +140,24 @@ def _has_ended(process: int) -> bool:
 
 def _no_process(*unused_args, **unused_kwargs):
   raise AssertionError('No process is needed for what is done.')
+
+
+class ErrorTest(absltest.TestCase):
+
+  def test_an_error_of_a_worker_keeps_its_words_on_the_way_to_its_parent(self):
+    # The value, here a function, cannot be sent.
+    error = _checks.ArgumentError(
+        'output_dir', lambda: None, 'a new one', why='it is old', way_out='x'
+    )
+    error.add_note('the run of seed 3')
+    found = pickle.loads(pickle.dumps(error))
+    self.assertIsInstance(found, _checks.ArgumentError)
+    self.assertEqual(str(found), str(error))
+    self.assertEqual(found.__notes__, ['the run of seed 3'])
+    self.assertEqual(
+        (found.argument, found.value, found.allowed, found.why, found.way_out),
+        ('output_dir', None, 'a new one', 'it is old', 'x'),
+    )
 
 
 class RunTest(parameterized.TestCase):
