@@ -372,7 +372,7 @@ def _public_network(settings: Settings, *, progress: str) -> float:
       part = path.with_name('part.npz')
       np.savez(part, *model.get_weights(), accuracy=hits)
       part.rename(path)
-  with np.load(path) as arrays:
+  with np.load(path, allow_pickle=False) as arrays:
     return float(arrays['accuracy'])
 
 
@@ -479,7 +479,7 @@ def _process(settings: RunSettings, where: engine.EngineSettings):
   keras.utils.set_random_seed(_BODY_SEED)
   model = build_model()
   if row != 'scratch':
-    with np.load(settings.body) as arrays:
+    with np.load(settings.body, allow_pickle=False) as arrays:
       model.set_weights([arrays[f'arr_{i}'] for i in range(len(model.weights))])
   freeze(model, row)
   with warnings.catch_warnings():
