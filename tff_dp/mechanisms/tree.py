@@ -212,7 +212,7 @@ class HonakerTree(_TreeMechanism):
     draw, cond = operations.draw, operations.cond
 
     def climb(level, value, taken_back):
-      """Returns the entries of the loop below for the level above.
+      """Returns (value, taken_back, weight) after the climb to `level` + 1.
 
       Args:
         level: Level whose node has just been completed.
@@ -234,8 +234,8 @@ class HonakerTree(_TreeMechanism):
       )
 
     value = draw(0, round_in_tree - 1)
-    # One branch after the other, as in `Tree`. The first level replaces the
-    # second entry.
+    # One branch after the other, as in `Tree`. The second entry is any vector:
+    # the first climb replaces it, and without a climb it is not read.
     above = value, value, 1.0
     for level in range(self.num_levels - 1):
       above = cond(
@@ -291,7 +291,10 @@ def _completes(round_in_tree, level: int):
 
 
 def _top_level(round_in_tree, num_levels: int):
-  """Returns tz(round_in_tree), the level of the largest completed node."""
+  """Returns the level of the largest node that the round completes.
+
+  It is tz(round_in_tree), the number of trailing zero bits.
+  """
   return sum(
       round_in_tree // 2**level - (round_in_tree - 1) // 2**level
       for level in range(1, num_levels)
@@ -303,7 +306,9 @@ def _same(*values):
 
 
 def _kept(buffers, top, value, cond) -> tuple:
-  """Returns the buffers, with `value` in that of the level `top` if there is.
+  """Returns the buffers after a round: the one of level `top` holds `value`.
+
+  Buffers of other levels stay. If no buffer belongs to `top`, all stay.
   """
   return tuple(
       cond(

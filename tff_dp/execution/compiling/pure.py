@@ -457,9 +457,10 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
 
 
 def _is_about_finite_values(node, condition: tf.Tensor, axes) -> bool:
-  """Returns whether an `All` asks if each number of one tensor is finite.
+  """Returns whether an `All` asks if every number of one tensor is finite.
 
-  The tensor has at least 32 bits a number.
+  Tensors of 16-bit floats do not count: the sum that answers for the others
+  could overflow.
   """
   places, rank = tf.get_static_value(axes), condition.shape.rank
   return (
