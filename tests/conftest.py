@@ -6,6 +6,7 @@ import atexit
 import gc
 import os
 import pathlib
+import re
 import shutil
 import signal
 import tempfile
@@ -69,34 +70,6 @@ _STACK = (
     'oracle/',
     'shim_test.py',
     'streams_test.py',
-)
-# What only `--slow` runs: tests that repeat at another size, or for another
-# system, what a faster one checks.
-_SLOW = (
-    'benchmarks/gpu_test.py::PartsTest::test_rows_by_hand_and_in_process',
-    'benchmarks/round_time_test.py::SameResultTest'
-    '::test_all_rows_compute_what_one_by_one_computes1',
-    'benchmarks/round_time_test.py::SameResultTest'
-    '::test_all_rows_compute_what_one_by_one_computes3',
-    'cli/advise_test.py::GuaranteeTest'
-    '::test_epsilon_is_within_the_budget_and_what_account_says_replace_one',
-    'cli/first_guesses_test.py::FirstGuessesTest'
-    '::test_names_a_command_that_works6',
-    'docs_test.py::DocsTest::test_python_of_docs/proofs_',
-    'execution/cluster/systems_test.py::SystemsTest'
-    '::test_same_bits_as_in_process_cyclic',
-    'execution/cluster/systems_test.py::SystemsTest'
-    '::test_same_bits_as_in_process_draw_and_discard',
-    'execution/cluster/systems_test.py::SystemsTest'
-    '::test_same_bits_as_in_process_fixed-window',
-    'execution/cluster/systems_test.py::SystemsTest'
-    '::test_same_bits_as_in_process_sampling',
-    'execution/cluster/systems_test.py::SystemsTest'
-    '::test_same_bits_as_in_process_secure_sums',
-    'learning/keras3_run_test.py::Keras3RunTest'
-    '::test_a_run_that_sigkill_ends_resumes_with_the_same_bytes',
-    'execution/devices_test.py::RealDevicesTest'
-    '::test_virtual_devices_and_numbers_of_threads',
 )
 # What `--fast` runs: folders and files that do not load TFF, and then a few that
 # do, one of every kind. `pytest --durations=20` finds what has become slow.
@@ -181,11 +154,18 @@ def pytest_addoption(parser):
   parser.addoption(
       '--slow',
       action='store_true',
-      help='run everything: also what repeats a faster test at another size',
+      help='run everything: also what is marked as slow, because a faster test'
+      ' beside it checks the same at another size, or for another system',
   )
 
 
 def pytest_configure(config):
+  config.addinivalue_line(
+      'markers',
+      'slow(cases, but): only `--slow` runs it, because a faster test checks the'
+      ' same at another size, or for another system. Of a test with parameters:'
+      ' these cases of it, or all but those',
+  )
   config.addinivalue_line(
       'markers',
       'once: one stack is enough for this law of noise, arithmetic or order of'
@@ -203,18 +183,32 @@ def pytest_ignore_collect(collection_path, config):
   return True
 
 
+def _is_slow(item) -> bool:
+  """Returns whether only `--slow` runs a test."""
+  marker = item.get_closest_marker('slow')
+  if marker is None:
+    return False
+
+  def is_one_of(cases):
+    # absl names the cases of `test_x` by number, `test_x0`, or `test_x_name`.
+    return any(
+        re.search(rf'(_|\D(?=\d)){re.escape(case)}$', item.name)
+        for case in cases
+    )
+
+  if 'cases' in marker.kwargs:
+    return is_one_of(marker.kwargs['cases'])
+  return not is_one_of(marker.kwargs.get('but', ()))
+
+
 def pytest_collection_modifyitems(config, items):
   """Leaves out what flags leave out, and what is tied to another column."""
   folder = pathlib.Path(__file__).parent
   names = {i: i.path.relative_to(folder).as_posix() for i in items}
   if not config.getoption('--slow'):
-    slow = {
-        item
-        for item in items
-        if item.nodeid.removeprefix('tests/').startswith(_SLOW)
-    }
+    slow = [item for item in items if _is_slow(item)]
     config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in slow]
+    items[:] = [item for item in items if not _is_slow(item)]
   if config.getoption('--short'):
     needed = [
         item

@@ -18,6 +18,7 @@ import re
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 import sybil
 from sybil.parsers import markdown
 
@@ -46,6 +47,9 @@ class DocsTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       (name, name) for name, page in _PAGES.items() if list(page.examples())
+  )
+  @pytest.mark.slow(
+      cases=[name for name in _PAGES if name.startswith('docs/proofs_')]
   )
   def test_python_of(self, name):
     page = _PAGES[name]

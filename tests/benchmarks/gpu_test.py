@@ -54,6 +54,7 @@ class PartsTest(absltest.TestCase):
     self.assertEqual(independent['weights'], 5000)
     self.assertGreater(independent['ratio'], 0)
 
+  @pytest.mark.slow
   def test_rows_by_hand_and_in_process_make_the_same_round(self):
     found = gpu.with_floors(list(gpu.rounds(gpu.DRY)))
     measured = [record for record in found if 'absent' not in record]

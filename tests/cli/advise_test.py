@@ -72,6 +72,7 @@ def _offer(system, **changes):
 class GuaranteeTest(parameterized.TestCase):
 
   @parameterized.named_parameters(_SETTINGS.items())
+  @pytest.mark.slow(cases=['replace_one'])
   def test_epsilon_is_within_the_budget_and_what_account_says(self, argv):
     result = _json(*argv)
     for offer in result['systems']:

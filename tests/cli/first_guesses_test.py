@@ -74,6 +74,7 @@ class FirstGuessesTest(parameterized.TestCase):
     self._check(command.split())
 
   @parameterized.parameters(*_NAME_ANOTHER)
+  @pytest.mark.slow(cases=['6'])
   def test_names_a_command_that_works(self, command):
     code, out, err = cli.run(main.main, *command.split())
     self.assertEqual(code, 2)

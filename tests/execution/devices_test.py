@@ -12,6 +12,7 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 import tensorflow as tf
 
 from tff_dp import _checks
@@ -207,6 +208,7 @@ class NamesTest(parameterized.TestCase):
 
 class RealDevicesTest(absltest.TestCase):
 
+  @pytest.mark.slow
   def test_virtual_devices_and_numbers_of_threads(self):
     preparations = {
         'tf.config.threading.set_inter_op_parallelism_threads(3)': '3',

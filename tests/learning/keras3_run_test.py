@@ -336,6 +336,7 @@ class Keras3RunTest(absltest.TestCase):
     with self.assertNoLogs('tensorflow'):
       process.next(process.initialize(), clients)
 
+  @pytest.mark.slow
   def test_a_run_that_sigkill_ends_resumes_with_the_same_bytes(self):
     root = self.parent / 'sigkill'
     code = (

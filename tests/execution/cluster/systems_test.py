@@ -10,6 +10,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow_federated as tff
 import tree
 
@@ -26,6 +27,15 @@ class SystemsTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       (name, run) for name, run in small_bundle.runs()
+  )
+  @pytest.mark.slow(
+      cases=[
+          'cyclic',
+          'draw_and_discard',
+          'fixed-window',
+          'sampling',
+          'secure_sums',
+      ]
   )
   def test_same_bits_as_in_process(self, run):
     self._check(run, engine.LocalEngine())
