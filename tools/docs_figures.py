@@ -5,7 +5,7 @@
   python tools/docs_figures.py                  # write the pages again
   python tools/docs_figures.py --measured NAME  # its command has just been run
   python tools/docs_figures.py --as-of NAME     # its code changed; not run again
-  python tools/docs_figures.py --draw           # also the sweeps' pictures
+  python tools/docs_figures.py --draw           # also the pictures of tables
 
 A page has a table NAME between `<!-- figure NAME -->` and `<!-- /figure -->`.
 The JSON has the command, what ran it, and the cells. `sha256` is the hash of the
@@ -66,11 +66,13 @@ def written(page: str, figures: dict[str, dict[str, Any]]) -> str:
 
 
 def draw(figures: dict[str, dict[str, Any]]) -> None:
-  """Draws the pictures of the sweeps on digits from their tables."""
+  """Draws the pictures of sweeps from their tables."""
   sys.path.insert(0, str(ROOT))
   # pylint: disable=g-import-not-at-top
   from tasks.digits import public_body
   from tasks.digits import sweep
+  from tasks.silos import heart
+  from tasks.silos import silo_report
 
   # pylint: enable=g-import-not-at-top
   for name in _DRAWN:
@@ -78,6 +80,12 @@ def draw(figures: dict[str, dict[str, Any]]) -> None:
     sweep.plot(points, ROOT / 'docs' / f'{name}.png')
   public_body.plot_table(
       figures['public_body']['table'], ROOT / 'docs' / 'public_body.png'
+  )
+  silo_report.plot_table(
+      figures['heart']['table'],
+      ROOT / 'docs' / 'silo_heart.png',
+      title=heart.TITLE,
+      error_name='test error',
   )
 
 

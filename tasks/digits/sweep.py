@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, Optional
 
 from tasks.common import engine
 from tasks.common import flags
+from tasks.common import plots
 from tasks.common import sweep_progress
 from tasks.digits import comparison
 from tasks.digits import digits
@@ -297,43 +298,28 @@ def plot(
     legend: str = 'lower right',
 ) -> None:
   """Draws accuracy against epsilon, with bars of one standard deviation."""
-  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
-
-  figure = figure_lib.Figure(figsize=(6.4, 4.2), layout='constrained')
-  axes = figure.subplots()
   private = [point for point in points if math.isfinite(point.epsilon)]
-  for point in points:
-    if point not in private:
-      axes.axhline(
-          point.mean, color='black', linestyle='--', linewidth=1,
-          label='no privacy',
-      )
   rows = list(dict.fromkeys(point.row for point in private))
   # The best first, as in the picture.
   rows.sort(key=lambda row: -max(p.mean for p in private if p.row == row))
-  for index, row in enumerate(rows):
-    of_row = sorted(
-        (point for point in private if point.row == row),
-        key=lambda point: point.epsilon,
-    )
-    # A little beside each other, so that no bar hides another.
-    aside = 1.02 ** (index - (len(rows) - 1) / 2)
-    axes.errorbar(
-        [point.epsilon * aside for point in of_row],
-        [point.mean for point in of_row],
-        yerr=[point.deviation for point in of_row],
-        marker='os^Dv'[index % 5], markersize=4, capsize=3,
-        label=_IN_WORDS.get(row, row),
-    )
-  axes.set_xscale('log', base=2)
-  ticks = sorted({point.epsilon for point in private})
-  axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
-  axes.set_title(title)
-  axes.set_xlabel(f'epsilon of one client, delta {digits.Settings().delta:g}')
-  axes.set_ylabel('held-out accuracy')
-  axes.grid(alpha=0.3)
+  figure, axes = plots.by_epsilon(
+      {
+          _IN_WORDS.get(row, row): {
+              point.epsilon: (point.mean, point.deviation)
+              for point in private
+              if point.row == row
+          }
+          for row in rows
+      },
+      without_privacy={
+          'no privacy': point.mean for point in points if point not in private
+      },
+      title=title,
+      epsilon_label=f'epsilon of one client, delta {digits.Settings().delta:g}',
+      value_label='held-out accuracy',
+  )
   axes.legend(loc=legend)
-  figure.savefig(path, dpi=120)
+  plots.save(figure, path)
 
 
 def _cells(settings: Settings) -> list[tuple[str, float]]:

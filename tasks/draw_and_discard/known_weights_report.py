@@ -125,7 +125,9 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
   weights.set_xlabel('true weight')
   weights.set_ylabel('estimated weight')
   weights.set_title(
-      f'{settings.updates:,} updates, k = {settings.instances}', fontsize=10
+      f'Weights after {settings.updates:,} updates,'
+      f' {settings.instances} instances',
+      fontsize=10,
   )
   weights.legend(fontsize=8)
   updates, values = zip(*result.errors)
@@ -137,6 +139,7 @@ def plot(settings, result: Result, path: pathlib.Path) -> None:
       linewidth=1,
       label='expected at the end',
   )
+  errors.set_title('Error of the weights', fontsize=10)
   errors.set_xlabel('updates')
   _axes.count(errors.xaxis)
   errors.set_ylabel('root mean square error')

@@ -33,6 +33,7 @@ EXAMPLES = """examples:
   python -m tasks sweep heart --epsilons 2 --algorithms noisy_mb_sgd
   python -m tasks sweep heart --seeds 20
 """
+TITLE = 'Heart disease, four hospitals'
 HOSPITALS = ('Cleveland', 'Hungary', 'Switzerland', 'VA Long Beach')
 # A record is used if it has all of these.
 _NEEDED = (
@@ -112,7 +113,7 @@ def problem(data: str | None) -> silo_algorithms.Problem:
   silos = hospitals(silo_data.load(silo_data.HEART, data))
   return silo_algorithms.Problem(
       name='heart',
-      title='Heart disease, four hospitals',
+      title=TITLE,
       loss=silo_models.LOGISTIC,
       split=functools.partial(silo_preprocessing.split, silos),
       num_features=silos[HOSPITALS[0]].features.shape[1],

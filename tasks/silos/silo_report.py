@@ -9,6 +9,7 @@ import pathlib
 import statistics
 
 from tasks.common import flags
+from tasks.common import plots
 from tasks.silos import silo_algorithms
 from tasks.silos import silo_cells
 from tasks.silos import silo_settings
@@ -16,6 +17,8 @@ from tff_dp.accounting import rounding
 
 # More silos than these are told together.
 _SILOS_IN_TABLE = 10
+# The column of rows without noise.
+_NO_PRIVACY = 'no privacy'
 _NOTES = (
     'Epsilon is of one replaced record of a silo, against everybody, over'
     ' everything that the silo sends in a run (ISRL-DP); delta is 1 / n^2 for'
@@ -61,7 +64,7 @@ def table(cells: Sequence[silo_cells.Cell]) -> str:
   epsilons = sorted({e for _, e in groups if math.isfinite(e)})
   columns = [f'epsilon {epsilon:g}' for epsilon in epsilons]
   if any(e == math.inf for _, e in groups):
-    columns.append('no privacy')
+    columns.append(_NO_PRIVACY)
     epsilons.append(math.inf)
   lines = [
       '| algorithm | ' + ' | '.join(columns) + ' |',
@@ -156,44 +159,56 @@ def plot(
     path: pathlib.Path,
 ) -> None:
   """Draws error against epsilon, with bars of one standard deviation."""
-  from matplotlib import figure as figure_lib  # pylint: disable=g-import-not-at-top
+  without_privacy, lines = {}, {}
+  for (name, epsilon), of_cell in group(cells).items():
+    algorithm = silo_algorithms.BY_NAME[name]
+    found = mean_and_deviation(of_cell)
+    if algorithm.is_private:
+      lines.setdefault(algorithm.title, {})[epsilon] = found
+    else:
+      without_privacy[algorithm.title] = found[0]
+  _draw(
+      lines,
+      without_privacy,
+      path,
+      title=problem.title,
+      error_name=problem.error_name,
+  )
 
-  groups = group(cells)
-  figure = figure_lib.Figure(figsize=(6.4, 5.0), layout='constrained')
-  axes = figure.subplots()
-  styles = iter(('--', ':'))
-  for name in dict.fromkeys(cell.algorithm for cell in cells):
-    title = silo_algorithms.BY_NAME[name].title
-    if not silo_algorithms.BY_NAME[name].is_private:
-      axes.axhline(
-          mean_and_deviation(groups[name, math.inf])[0],
-          color='black',
-          linestyle=next(styles, '-.'),
-          linewidth=1,
-          label=title,
-      )
-      continue
-    epsilons = sorted(epsilon for row, epsilon in groups if row == name)
-    values = [mean_and_deviation(groups[name, epsilon]) for epsilon in epsilons]
-    axes.errorbar(
-        epsilons,
-        [mean for mean, _ in values],
-        yerr=[deviation for _, deviation in values],
-        marker='o',
-        markersize=4,
-        capsize=3,
-        label=title,
-    )
-  ticks = sorted({epsilon for _, epsilon in groups if math.isfinite(epsilon)})
-  if ticks:
-    axes.set_xscale('log', base=2)
-    axes.set_xticks(ticks, [f'{tick:g}' for tick in ticks])
-  axes.set_xlabel('epsilon of every silo, delta 1 / n^2')
-  axes.set_ylabel(problem.error_name)
-  axes.set_title(problem.title)
-  axes.grid(alpha=0.3)
-  figure.legend(loc='outside lower center', ncols=2)
-  figure.savefig(path, dpi=120)
+
+def plot_table(
+    rows: Sequence[Sequence[str]],
+    path: pathlib.Path,
+    *,
+    title: str,
+    error_name: str,
+) -> None:
+  """Draws the picture of `plot` from the cells of `table`, header first."""
+  (_, *heads), *rest = rows
+  without_privacy, lines = {}, {}
+  for name, *shown in rest:
+    for head, text in zip(heads, shown, strict=True):
+      if not text:
+        continue
+      mean, deviation = map(float, text.split(' ± '))
+      if head == _NO_PRIVACY:
+        without_privacy[name] = mean
+      else:
+        epsilon = float(head.removeprefix('epsilon '))
+        lines.setdefault(name, {})[epsilon] = mean, deviation
+  _draw(lines, without_privacy, path, title=title, error_name=error_name)
+
+
+def _draw(lines, without_privacy, path, *, title, error_name) -> None:
+  figure, _ = plots.by_epsilon(
+      lines,
+      without_privacy=without_privacy,
+      title=f'{title}: {error_name} by epsilon',
+      epsilon_label='epsilon of every silo, delta 1/n² for n records',
+      value_label=error_name,
+  )
+  figure.legend(loc='outside lower center', ncols=2, fontsize='small')
+  plots.save(figure, path)
 
 
 def write(

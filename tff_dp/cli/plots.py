@@ -23,6 +23,7 @@ from tff_dp.plans import events
 _NUM_POINTS = 13
 _TITLE_WIDTH = 80
 _LEAST_SLOTS = 10
+_MOST_TEETH = 50
 # Longer work shows its progress.
 _QUIET_SECONDS = 2.0
 _WORDS = {'rounds': 'rounds of the run', 'slots': 'slots of one pass'}
@@ -66,12 +67,18 @@ def write_errors(path: str, rows: Sequence[choice.Row], *, at: str) -> None:
   for index, row in enumerate(rows):
     variances = row.mechanism.run_prefix_variances()
     rounds = np.arange(1, len(variances) + 1)
+    style = _axes.style(index)
+    # A single round has no line.
+    if len(rounds) > 1:
+      style['marker'] = None
+    # A wide line that goes up and down all the time would be an area.
+    if np.count_nonzero(np.diff(variances) < 0) > _MOST_TEETH:
+      style |= {'linewidth': 0.5, 'linestyle': '-'}
     axes.plot(
         rounds,
         row.max_error * np.sqrt(variances / variances.max()),
         label=row.label,
-        # A single round has no line.
-        **_axes.style(index) | ({} if len(rounds) == 1 else {'marker': None}),
+        **style,
     )
   axes.set_yscale('log')
   axes.set_xlabel('round')
@@ -112,7 +119,10 @@ def write_epsilons(
       lines.setdefault(name, {})[point] = epsilon
   _write_lines(
       path,
-      {_NAMES.get(name, name): line for name, line in lines.items()},
+      {
+          _NAMES.get(name, name.replace('_', ' ')): line
+          for name, line in lines.items()
+      },
       label=_WORDS.get(varied, varied),
       delta=arguments.delta,
       title=title,
