@@ -99,8 +99,8 @@ class System:
     plan: Reference to the plan class, a subclass of `plans.base.Plan`.
     training: Reference to a `Training`.
     points: Names that the privacy statement of the system must have, in
-      addition to the common ones. Section of the statement -> names, separated
-      by spaces.
+      addition to the common ones. Point of the statement -> names, separated by
+      spaces.
     commands: Kind of run on the command line -> `Command`.
     offers: Name in `advise` -> `Offered`.
     tools: Name of a command -> `Tool`.
@@ -131,8 +131,8 @@ class Noise(NamedTuple):
 
   Attributes:
     server_clip_norm: Clip norm of the sum to which the server adds the noise of
-      `plan.mechanism`. `None` if the server adds none, as where clients or
-      silos add it.
+      `plan.mechanism`. `None` if the server adds no noise, for example because
+      clients or silos add it.
     stddev: Standard deviation of Gaussian noise on each number of a report.
       `None` if clients add no Gaussian noise, or if it cannot be measured.
     laplace: Scale of Laplace noise on each number of a report. `None` if
@@ -162,8 +162,8 @@ class Training:
       a sum.
     is_in_odp: Whether On-Device Personalization (ODP) has an aggregator for
       some plans of the system.
-    draws_are_coins: Whether clients choose by coins what they ask the server
-      for, such as one of its models. The coins do not depend on the clients'
+    draws_are_coins: Whether a client draws by coins what it asks the server
+      for, such as one of several models. The coins do not depend on clients'
       data.
     why_never_without_privacy: Pair of texts: the reason why processes of the
       system cannot be trained under a `NonPrivatePlan`, and the way out. `None`
@@ -183,8 +183,8 @@ class Training:
     Args:
       plan: Plan of the system.
       clients: A `tff.simulation.datasets.ClientData`, or a source of clients.
-      schedule_seed: Public seed of the schedule. It must be 0 if no public
-        schedule chooses the clients, as where they decide themselves.
+      schedule_seed: Public seed of the schedule. It must be 0 if the system has
+        no public schedule, for example because clients decide themselves.
 
     Raises:
       ArgumentError: If clients or seed do not fit the plan.
@@ -192,7 +192,10 @@ class Training:
     raise NotImplementedError
 
   def release(self, plan: Any) -> Any:
-    """Returns the `release_marks.Release` of the plan's processes."""
+    """Returns the mark that processes of the plan must put on their noise.
+
+    The mark is a `release_marks.Release`.
+    """
     return plan.aggregator().release
 
   def state_counts_rounds(self, plan: Any) -> bool:

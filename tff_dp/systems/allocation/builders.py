@@ -45,8 +45,8 @@ def build_allocation_sgd(
   noised sums of all slots. The divisor is a constant, never the number of
   clients that came.
 
-  A client's data is its dataset, without a key, because the server adds the
-  noise.
+  A client's data is its dataset alone. Clients need no noise key, because the
+  server adds the noise.
 
   Args:
     model_fn: Model, as for `check_ins.build_check_in_sgd`, which also explains

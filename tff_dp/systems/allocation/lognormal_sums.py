@@ -74,7 +74,8 @@ class LognormalSum:
   Attributes:
     q_above: Bound on the probability of X > top, for a term with the
       distribution of X. Such X are not on the grid.
-    p_above: The same for the one term that P draws with weight X.
+    p_above: Bound on the probability of X > top, for the one term that P draws
+      with weight X.
     q_wrapped, p_wrapped: Bounds on the mass of S outside the grid, under Q and
       under P.
     q_rounding, p_rounding: Bounds on the L1 error that the transforms leave in
@@ -266,14 +267,19 @@ def term_law(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns the grid distribution of X under Q, and bounds on its rounding.
 
-  Only X in (bottom, top] are counted. The distribution is an upper bound in
-  convex order: mass between two points goes to these points, with mass and mean
-  kept.
+  The distribution is an upper bound in convex order: mass between two grid
+  points goes to these points, with mass and mean kept.
 
-  The rounding bounds, one per point, are in units of mass times distance. An
-  error u of the distribution function at a grid point x moves mass at a total
-  cost of 2 u x. An error v of the first moment up to x costs 2 v. The bound at
-  x is u x + v, so the total cost is twice the sum of the bounds.
+  The second array has one bound per grid point x. An error u of the
+  distribution function at x and an error v of the first moment up to x change
+  the distribution by at most 2 (u x + v), as mass times distance moved. The
+  bound at x is u x + v.
+
+  Args:
+    sigma: Noise std.
+    step: Distance of two grid points.
+    top: Largest X that counts.
+    bottom: Only X above it count.
   """
   num_cells = math.ceil(top / step)
   edges = step * np.arange(num_cells + 1)
@@ -373,8 +379,8 @@ class TiltedSum:
 
       Ex[(S - c)_+] = M^t exp(-r c) sum_{s > c} (s - c) exp(-r (s - c)) L(s)
 
-  for r > 0. The same holds for (c - S)_+ and r < 0. In these sums |s - c|
-  exp(-|r| |s - c|) <= 1 / (e |r|).
+  for r > 0. The same holds for (c - S)_+ and r < 0. The factor of L(s) in the
+  sum is at most 1 / (e |r|), which bounds the effect of an error in L.
   """
 
   def __init__(

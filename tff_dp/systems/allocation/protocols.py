@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocation: a client draws its own slots, and a trusted server adds noise.
 
-`RandomAllocation` is of Feldman and Shenfeld, arXiv:2502.08202.
+`RandomAllocation` is from Feldman and Shenfeld, arXiv:2502.08202.
 `CyclicAllocation` is ours: its noise may be correlated over rounds.
 
 Steps count from 1. The server is trusted, also to add the noise. Adjacency is
@@ -112,19 +112,19 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
 
 @dataclasses.dataclass(frozen=True)
 class CyclicAllocation(_Allocation):
-  """One fresh uniform slot per window, always in the client's residue class.
+  """A client draws one slot of every window, in rounds that are p apart.
 
-  The noise of the server may be correlated over rounds. Two rounds of a client
-  are at least p apart, so in a matrix with at most p bands the columns of the
-  two rounds have no row in common. The argument that hides the slot under
-  independent noise therefore holds under this noise, too
-  (docs/proofs_check_ins.md, section 4.9).
+  A client first draws a residue class r from 0 to p - 1, and keeps it. The
+  slots of the class are the rounds 1 + r, 1 + r + p, 1 + r + 2p, ... They are
+  cut into E windows of B = floor(floor(T / p) / E) slots. The last window also
+  gets the remaining slots. In every window the client draws one slot uniformly.
+  A client that cannot come in its slot drops out of the window. It never gets
+  another slot instead: that would make later slots likelier and cost privacy.
 
-  Class r, from 0 to p - 1, has the rounds 1 + r, 1 + r + p, 1 + r + 2p, ... Its
-  slots are cut into E windows of B = floor(floor(T / p) / E) slots, and the
-  last window also gets the remaining slots. A client that cannot come in its
-  slot drops out of the window. It never gets another slot instead: that would
-  make later slots likelier and cost privacy.
+  The noise of the server may be correlated over rounds, by a matrix with at
+  most p bands. Two rounds of a client are at least p apart, so their columns of
+  the matrix have no row in common. The proof for independent noise therefore
+  holds for this noise, too (docs/proofs_check_ins.md, section 4.9).
 
   Attributes:
     num_rounds: Number of rounds T.
@@ -230,13 +230,14 @@ class CyclicAllocation(_Allocation):
   def dp_event(
       self, event: dp_accounting.DpEvent, *, num_rounds: Optional[int] = None
   ) -> dp_accounting.DpEvent:
-    """Returns the event of `num_windows` passes of random allocation.
+    """Returns a composition of random allocations, one for each window.
 
-    See base class. A pass stands for a window, and draws 1 of
-    `slots_per_window` slots. A window may have more slots, and a residue class
-    may have fewer slots than the first class. The event is then an upper bound.
-    If the run stops within a window, the pass has only the slots that have
-    begun. Its probability of taking part falls in proportion.
+    See base class. Each allocation draws 1 of `slots_per_window` slots. The
+    last window may have more slots. The event is then an upper bound. If the
+    run stops within a window, the last allocation has only the slots that have
+    begun, and its probability of taking part falls in proportion. Begun slots
+    are counted in residue class 0, which has the most. The event is an upper
+    bound for clients of the other classes.
 
     Args:
       event: Gaussian event with noise multiplier `noise_multiplier / |c|`,

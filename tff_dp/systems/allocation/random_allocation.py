@@ -3,11 +3,11 @@
 """Random allocation: check-ins at a server that adds the Gaussian noise.
 
 Each client takes part with probability p0, and then in k of the t steps of a
-pass, drawn uniformly with its own coins. The server adds up *all* clipped
-contributions of a step and adds N(0, (sigma C)^2) at *every* step, even an
-empty one. If nobody knows who took part when, this hides a client about as well
-as Poisson sampling at rate k / t (arXiv:2502.08202). Nobody needs to know the
-number of clients.
+pass, drawn uniformly with its own coins. The server adds up *all* contributions
+of a step, each clipped to norm C. It adds N(0, (sigma C)^2) at *every* step,
+even an empty one. If nobody knows who took part when, this hides a client about
+as well as Poisson sampling at rate k / t (arXiv:2502.08202). Nobody needs to
+know the number of clients.
 
 Trust: the server and its noise. The adversary sees all noised sums, or all
 models, but not who took part when. Native adjacency: zero-out. The `remove`
@@ -20,10 +20,10 @@ its data, but not on the steps in which it took part before.
 Not covered: one winner per step under central noise, where other clients'
 inputs change who wins, and sums divided by the realised number of reports.
 
-docs/proofs_check_ins.md reduces everything to k = 1 and p0 = 1 with t steps.
-Let sigma be the noise std over C. Let P be the distribution of all noised sums
-with a contribution of norm 1 in one uniform step, and Q the distribution
-without that contribution. Under Q the likelihood ratio dP/dQ is
+docs/proofs_check_ins.md reduces everything to k = 1, p0 = 1 and C = 1. Let P be
+the distribution of the t noised sums with a contribution of norm 1 in one
+uniform step, and Q the distribution without that contribution. Under Q the
+likelihood ratio dP/dQ is
 
     Y = S / t,   S = X_1 + ... + X_t,   X_i = exp(g_i / sigma - 1/(2 sigma^2)),
 
@@ -37,7 +37,8 @@ grid of `lognormal_sums` therefore gives an *Upper bound* in both directions.
 
 Large X are left out of the grid and counted separately. One X above t E implies
 S > t E, so their share of delta_remove is exact: P(A) - E Q(A), where A is the
-event that some X_i is left out. The grids therefore grow with E, in rungs.
+event that some X_i is left out. The grid must therefore reach t E. Each range
+of E, called a rung, has a grid of its own.
 
 Mass that wraps around and rounding errors are bounded and added. The grid does
 not resolve a delta below `_LEAST_OVER_ROUNDING` times the rounding error. Such
@@ -116,8 +117,7 @@ def profiles(
   and `add` is 0 where 1 - E (1 - p0) is not above 0.
 
   Args:
-    noise_multiplier: Multiplier sigma / C: noise std over the bound C on one
-      contribution.
+    noise_multiplier: Noise std over the bound on the norm of one contribution.
     num_steps: Number of steps t of one pass.
     num_selected: Number of steps k in which a participating client sends.
     participation_probability: Probability p0 of taking part in the pass.
@@ -155,8 +155,8 @@ def epsilon(
   (`curves.replace_one`).
 
   Args:
-    noise_multiplier: Multiplier sigma / C: noise std over the bound C on one
-      contribution, for zero-out. For replace-one give the same number.
+    noise_multiplier: Noise std over the bound on the norm of one contribution,
+      whatever the relation.
     num_steps: Number of steps t of one pass.
     delta: Target delta, in the open interval (0, 1).
     num_selected: Number of steps k in which a participating client sends.

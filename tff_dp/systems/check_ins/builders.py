@@ -64,8 +64,8 @@ def build_check_in_sgd(
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
     plan: A `CheckInPlan` of `FixedWindowCheckIn`, `AveragedCheckIn` or
       `SlidingWindowCheckIn` with a local randomizer.
-    server_learning_rate: Learning rate eta, or eta_i of every update of the
-      model, such as in theorem 3.5 or 4.2 of arXiv:2007.06605.
+    server_learning_rate: Learning rate eta, or a sequence with the eta_i of
+      each update, such as in theorem 3.5 or 4.2 of arXiv:2007.06605.
     slots_per_update: Number b of slots per update of a sliding window. Keep 1
       for other protocols: a fixed window has its b in `plan.protocol`. The
       guarantee is the same for any b: a report is private when it arrives, and
@@ -144,7 +144,7 @@ def build_shuffled_check_in_sgd(
   Args:
     model_fn: Model, as for `build_check_in_sgd`.
     plan: A `CheckInPlan` of `ShuffledCheckIn` with a local randomizer.
-    divisor: Public constant, `None` for the number of reports.
+    divisor: Public constant that divides the sum. `None` for k_t.
     **options: `server_learning_rate` and the other options of
       `build_check_in_sgd`, except `slots_per_update`.
 

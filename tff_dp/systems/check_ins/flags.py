@@ -109,8 +109,8 @@ def _add_noise(parser: errors.Parser, command: str) -> None:
 def plan_of(arguments: argparse.Namespace) -> plan_lib.CheckInPlan:
   """Returns the plan of the flags.
 
-  In a calibration, where no flag sets the noise, its noise multiplier or local
-  epsilon is 1.
+  In a calibration no flag sets the noise. Its noise multiplier or local epsilon
+  is then 1.
   """
   protocol_flags.check_counts(arguments)
   protocol, num_passes = _protocol_of(arguments)

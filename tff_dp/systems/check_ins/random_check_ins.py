@@ -205,12 +205,12 @@ def expected_dummies_sliding_window(
 ) -> float:
   """Returns the expected number of steps with an update and no check-in.
 
-  Exact. Clients wake at the steps 1..n, one after the other, and begin again at
-  step 1. Each draws one of the m steps of its window. The n - m + 1 steps from
-  m on update the model. Nobody checks in at a step with probability
-  (1 - 1/m)^k, where k is the number of clients whose window has it. With one
-  client a step, k is m (arXiv:2007.06605, proposition 4.4). This is not a
-  statement about privacy.
+  Exact. Client j wakes at step j. Client n + 1 wakes at step 1 again, and so
+  on. Each client draws one of the m steps that begin with its own. The
+  n - m + 1 steps from m on update the model. Nobody checks in at a step with
+  probability (1 - 1/m)^k, where k is the number of clients that may draw the
+  step. With n clients, k is m (arXiv:2007.06605, proposition 4.4). This is not
+  a statement about privacy.
 
   Args:
     num_clients: Number of clients, at least 0.

@@ -262,9 +262,10 @@ def mixed_over_revealed(
 
   It is the mean of `checked_in` over M ~ Bin(others, revealed), the number of
   other clients that are treated as known to the adversary. Each of the
-  remaining clients may be a clone. Upper bound: more clones are post-processing
-  of fewer. So a block of values of M is charged at its largest M, which leaves
-  the fewest clones. The upper tail of M is charged as if there were no clones.
+  remaining clients may be a clone. Upper bound: a round with more clones is
+  post-processing of a round with fewer. So a block of values of M is charged at
+  its largest M, which leaves the fewest clones. The upper tail of M is charged
+  as if there were no clones.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.
@@ -350,15 +351,18 @@ def block_masses(
 
 
 class Cells(NamedTuple):
-  """The adversary's view of a crowd of unknown size, apart from y.
+  """The possible views of an adversary who does not know the crowd, without y.
 
-  The module's docstring explains s, y, and a target that is in or out.
+  The module's docstring explains s, y, and a target that is in or out. A cell
+  is one view: a value of s, and a number of other clients that may be clones.
 
   Attributes:
     sizes: The value s >= 1 of each cell, ascending, shape [cells]. Cells with
-      the same s are told apart by something that does not depend on the target.
-    absent: Probability that the target is out and the cell is seen.
-    present: Probability that the target is in and the cell is seen.
+      equal s differ in the number of other clients.
+    absent: Probability that the target is out and the cell is seen, shape
+      [cells].
+    present: Probability that the target is in and the cell is seen, shape
+      [cells].
     rest: Bound on the probability that the target is in and no cell is seen.
   """
 

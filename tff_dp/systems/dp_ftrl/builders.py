@@ -53,8 +53,8 @@ def build_dp_ftrl(
       process = build_dp_ftrl(model_fn, plan, ..., **server)
 
   `process.workload` is this `Workload`, or `None` with a `server_optimizer`.
-  With `l1` or `constraint` it describes the sum before the server thresholds
-  and projects the model.
+  With `l1` or `constraint` the workload describes the sum, from which the
+  server computes the model by thresholding and projecting.
 
   Beside the model and the mechanism's noise (`Mechanism.state_copies` vectors),
   the server's state holds these vectors of the model's size: one if `momentum`
@@ -63,7 +63,7 @@ def build_dp_ftrl(
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
-    plan: Mechanism, participation, clipping, noise and cohort.
+    plan: Plan with mechanism, participation, clipping, noise and cohort size.
     client_optimizer: Local optimizer of the clients.
     server_learning_rate: Learning rate eta, applied to the mean update.
     momentum: Server momentum in [0, 1).

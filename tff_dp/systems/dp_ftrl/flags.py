@@ -263,10 +263,10 @@ def options_of(arguments: argparse.Namespace) -> dict[str, Any]:
 def check_options(
     arguments: argparse.Namespace, names: Optional[tuple[str, ...]] = None
 ) -> None:
-  """Raises `ArgumentError` if an option is not used, or out of range.
+  """Raises `ArgumentError` if an option that is set is unused or out of range.
 
   An option is used if at least one mechanism in `names` takes it. Only the
-  ranges of `bands` and `buffers` are checked here; a mechanism checks the rest.
+  ranges of `bands` and `buffers` are checked here. A mechanism checks the rest.
 
   Args:
     arguments: The flags.
@@ -330,10 +330,11 @@ def schedule_of(
 
 
 def ask_for_gap(arguments: argparse.Namespace) -> None:
-  """Raises `ArgumentError` if `_set_gap` finds no limit on participation.
+  """Raises `ArgumentError` if no flag limits how often a client takes part.
 
   Args:
-    arguments: The flags. `min_index_gap` is set if it follows from others.
+    arguments: The flags. The function sets `min_index_gap` if the gap follows
+      from population and cohort.
   """
   if not _set_gap(arguments):
     raise _checks.ArgumentError(

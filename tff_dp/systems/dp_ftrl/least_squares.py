@@ -126,10 +126,10 @@ def solve(
   """Returns the minimiser of the objective in the module docstring.
 
   Negative eigenvalues of 2 A are raised to 0. Then the minimiser in a ball is
-  (2 A + (lambda + nu) I)^-1 2 h. If the minimiser for nu = 0 lies in the ball,
-  nu is 0. Otherwise nu is found by bisection, so that the minimiser lies on the
-  sphere. The norm falls in nu and is below the radius at nu = |2 h| / radius,
-  so bisection from 0 to there cannot fail.
+  (2 A + (lambda + nu) I)^-1 2 h for some nu >= 0. If the vector for nu = 0 lies
+  in the ball, nu is 0. Otherwise bisection finds the nu that puts the minimiser
+  on the sphere. The norm falls in nu and is below the radius at
+  nu = |2 h| / radius, so bisection between 0 and that number cannot fail.
 
   Args:
     second: Matrix A, symmetric, shape [num_features, num_features].

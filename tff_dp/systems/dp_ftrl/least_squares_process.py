@@ -65,8 +65,9 @@ def build_least_squares(
       sample.
     num_features: Number of features p.
     feature_norm_bound: Declared bound R on `|x|`. The bound on `|y|` is 1.
-    server_learning_rate: Learning rate eta = 1 / lambda, where lambda / 2
-      `|theta|^2` is added to the sum over rounds of the *mean* client's loss.
+    server_learning_rate: Learning rate eta = 1 / lambda. The server minimises
+      the sum over rounds of the clients' *mean* loss, plus lambda / 2
+      `|theta|^2`.
     constraint: `None`, or the ball in which the model has to stay.
     averaging: Average of the models to keep in addition to the last one.
     insecure_seed: Seed for tests only, see `CorrelatedNoiseFactory`.

@@ -65,10 +65,11 @@ class DpFtrlPlan(base.Plan):
     clients_per_round: Expected number of clients, the divisor of the mean.
     noise_multiplier: Standard deviation of one draw of the mechanism on the
       SUM, over the clip norm. `None` until calibrated. 0 gives no privacy. With
-      adaptive clipping it counts for updates and quantile bits together, and
-      the updates get slightly more noise.
-    adaptive_clipping: Rule by which the clip norm follows the clients' norms,
-      or `None` for a fixed clip norm.
+      adaptive clipping it is the multiplier of updates and quantile bits
+      together, so the updates get slightly more noise.
+    adaptive_clipping: Rule by which the clip norm follows the clients' norms.
+      Each client then also sends a bit, from which the server estimates a
+      quantile of the norms. `None` for a fixed clip norm.
   """
 
   mechanism: mechanism_lib.Mechanism
@@ -141,9 +142,9 @@ class DpFtrlPlan(base.Plan):
     """Noise multiplier of every stream of noise, by the name of the stream.
 
     The stream 'value' is for updates. With adaptive clipping, 'quantile' is for
-    the bits. The multiplier is the standard deviation of one draw of noise on
-    a sum, over the bound on what one client adds to that sum in a round. The
-    bound is the clip norm for updates, and 1/2 for the bits.
+    the quantile bits. The multiplier is the standard deviation of one draw of
+    noise on a sum, over the bound on one client's share of that sum in a round.
+    The bound is the clip norm for updates, and 1/2 for the bits.
     """
     return adaptive_clipping_lib.noise_multiplier_by_domain(
         self._noise(), self.adaptive_clipping
@@ -185,7 +186,7 @@ class DpFtrlPlan(base.Plan):
     """Returns the noise multiplier of the run as one Gaussian mechanism.
 
     For zero-out it is `noise_multiplier` / sqrt(S2), where S2 is the squared
-    sensitivity of the rounds that count.
+    sensitivity of the rounds up to `num_rounds`.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.

@@ -64,9 +64,9 @@ class ClientComputations(NamedTuple):
 
   Attributes:
     data_type: Type of the client's data.
-    key: Computation without arguments or, with `client_keys`, of the data, that
-      returns the secret of coin and noise, int64 of shape [2]. The secret never
-      leaves the client.
+    key: Computation that returns the secret of coin and noise, int64 of shape
+      [2], which never leaves the client. Its argument is the client's data with
+      `client_keys`. Else it has no argument.
     draw: Computation of (key, round) that returns a pair. The first entry is
       the number of the drawn instance, int32 of shape [1]. The second entry is
       for the server: the same number, or an empty tensor if the server does not

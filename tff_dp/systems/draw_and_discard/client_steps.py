@@ -93,7 +93,10 @@ class ClientStep:
     return self.mechanism is not None
 
   def coordinate_sensitivity(self) -> float:
-    """Returns 2 g C, the largest change of one weight of a step. Exact."""
+    """Returns the largest distance of one weight in neighbouring steps. Exact.
+
+    It is 2 g C for learning rate g and clip norm C.
+    """
     return 2.0 * float(self.learning_rate) * float(self.clip_norm)
 
   def l1_sensitivity(self, num_params: int) -> float:
@@ -108,9 +111,10 @@ class ClientStep:
     """Returns Laplace's b or the Gaussian's standard deviation, 0 for no noise.
 
     The scale applies to the weights as sent, so it includes the learning rate.
-    Exact for Laplace: the L1 sensitivity over epsilon, or 2 g C / epsilon for
-    the unit 'coordinate'. For Gaussian noise it is the scale of the analytic
-    mechanism, rounded up.
+    The scale of Laplace noise is exact: the L1 sensitivity over epsilon. For
+    the unit 'coordinate' it is `coordinate_sensitivity()` over epsilon. The
+    scale of Gaussian noise is the least one by the analytic mechanism, rounded
+    up.
 
     Args:
       num_params: Number of weights p, bias included.
@@ -139,7 +143,8 @@ class ClientStep:
 
     With noise, this is `noise_variance`. Without noise, the instances have to
     differ too. So this is then the variance of Laplace noise with epsilon 1 per
-    weight: 8 g^2 C^2 (arXiv:1807.04369, section 3.2, for C = 1).
+    weight, twice the square of `coordinate_sensitivity()` (arXiv:1807.04369,
+    section 3.2, for clip norm 1).
 
     Args:
       num_params: Number of weights p.

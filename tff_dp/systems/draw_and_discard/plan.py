@@ -119,7 +119,7 @@ class DrawAndDiscardPlan(base.Plan):
 
   @property
   def participation(self) -> sampling.UniformSampling:
-    """Schedule of `program.train`: a lot among those who came least often."""
+    """Schedule of `program.train`: lots among those who came least often."""
     return sampling.UniformSampling(self.num_rounds, self.max_participations)
 
   @property

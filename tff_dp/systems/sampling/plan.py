@@ -119,8 +119,9 @@ class SamplingPlan(coarse_plan.CoarsePlan):
     """Noise multiplier of every stream of noise, by the name of the stream.
 
     The stream 'value' is for updates. With adaptive clipping, 'quantile' is for
-    the bits. In a round a client is in both streams or in neither, so the two
-    together are one sampled Gaussian mechanism.
+    the bits from which the server estimates a quantile of the norms. In a round
+    a client is in both streams or in neither, so the two together are one
+    sampled Gaussian mechanism.
     """
     return adaptive_clipping_lib.noise_multiplier_by_domain(
         self._noise(), self.adaptive_clipping
@@ -161,8 +162,9 @@ class SamplingPlan(coarse_plan.CoarsePlan):
   ) -> float:
     """Returns epsilon if somebody else chose the cohorts, or knows them.
 
-    A client may then be in every round. Exact for the rounds that
-    `rounds_accounted` returns, which are all rounds if the run does not stop.
+    A client may then be in every round. Exact if the run does not stop. If it
+    stops, epsilon is exact for `rounds_accounted(num_rounds)` rounds, which may
+    be a few more.
 
     Args:
       delta: Target delta, in (0, 1).

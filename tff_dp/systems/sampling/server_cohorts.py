@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cohorts on Flower and NVFlare, by secret coins.
 
-There a server has no list of all clients. So each connected client has one coin
-in each round: a hash of the client's id and the round under one secret key. The
-coin does not depend on who else is connected. A client that is not connected
-has rate 0 in that round, which is below the rate of the plan.
+A server of Flower or NVFlare has no list of all clients. So each connected
+client has one coin in each round: a hash of the client's id and the round under
+one secret key. The coin does not depend on who else is connected. A client that
+is not connected has rate 0 in that round, which is below the rate of the plan.
 """
 
 from collections.abc import Sequence
