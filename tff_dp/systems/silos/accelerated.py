@@ -85,10 +85,10 @@ def build_one_pass_accelerated_mb_sgd(
 ) -> process_lib.SiloProcess:
   """Returns a process of one-pass accelerated noisy minibatch SGD.
 
-  Source: LR23, algorithm 1. Every silo cuts its records into R blocks of K_i =
-  floor(n_i / R) and uses each block in one round. So all its messages together
-  cost as much as one Gaussian release. `minibatch_schedules.choose_rounds`
-  finds R and gamma.
+  Source: LR23, algorithm 1. Every silo cuts its n_i records into R blocks of
+  K_i = floor(n_i / R) and uses each block in one round. So all messages of the
+  silo together cost a record as much as one Gaussian release.
+  `minibatch_schedules.choose_rounds` finds R and gamma.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -123,14 +123,14 @@ def build_localized_mb_sgd(
 ) -> process_lib.SiloProcess:
   """Returns a process of localized accelerated minibatch SGD (GLZW24).
 
-  Phase j = 1..J minimises, on n_j = floor(n / 2^j) fresh records of each silo,
+  Let F be the objective. Phase j = 1..J minimises
 
       F + lambda_j / 2 |w - w_{j-1}|^2,   lambda_j = lambda 2^((j-1) exponent)
 
-  over the ball of radius 2 L / lambda_j around w_{j-1}, by accelerated SGD with
-  Poisson sampling. w_{j-1} is the result of the phase before, and w_0 is the
-  initial model. Phases use disjoint records, so each phase is calibrated to the
-  whole budget.
+  over the ball of radius 2 L / lambda_j around w_{j-1}. This is the result of
+  the phase before, and w_0 is the initial model. A phase is accelerated SGD
+  with Poisson sampling, on n_j = floor(n / 2^j) fresh records of each silo.
+  Phases use disjoint records, so each phase is calibrated to the whole budget.
 
   Args:
     model: A `FunctionalModel`, see `planning`.

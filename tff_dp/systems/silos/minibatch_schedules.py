@@ -254,8 +254,8 @@ def choose_smoothing(
       convex           sqrt(M) (L/D) min{sqrt(n), eps n / sqrt(d ln(1/delta))}
       strongly convex  mu M min{n, eps^2 n^2 / (d ln(1/delta))}
 
-  The bias of the envelope is at most L^2 / (2 b). With this b, that is as large
-  as the optimal risk (LR23), up to constants and logarithms.
+  The bias of the envelope is at most L^2 / (2 b). With this b, the bound on the
+  bias is as large as the optimal risk (LR23), up to constants and logarithms.
 
   Args:
     num_records: Number of records n.

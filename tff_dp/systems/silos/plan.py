@@ -91,8 +91,8 @@ class SiloPlan(plan_base.PlanOfSilos):
       raise _checks.ArgumentError(
           'terms',
           sorted(shapes),
-          'one kind of sampling, one clip norm and the same rounds in every'
-          ' phase of all silos',
+          'the same (kind of sampling, clip norm, rounds of each phase) in all'
+          ' silos',
       )
     for name, terms in self.terms.items():
       if terms.num_records != self.silos[name].num_records:

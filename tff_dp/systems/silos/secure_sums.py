@@ -78,8 +78,8 @@ def build_secure_sum_sgd(
     min_silos: Number of honest silos promised to be in every sum.
     noise: 'skellam', 'binomial' or 'discrete-gaussian'.
     grid: Number h of steps of the grid from -C to C, at most 256 with binomial
-      noise on more than one weight. Rounding costs at most as much privacy as
-      sqrt(d) further steps, with d weights.
+      noise on more than one weight. Because of rounding, a replaced record may
+      move a sum of d weights by h + sqrt(d) steps instead of h.
     label_range: Range of labels, see `planning`.
     gamma: Step parameter, see `accelerated.build_accelerated_mb_sgd_erm`.
     stages: Stages, see `accelerated.build_accelerated_mb_sgd_erm`.

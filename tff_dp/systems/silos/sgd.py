@@ -127,9 +127,9 @@ def build_isrl_local_sgd(
 ) -> process_lib.SiloProcess:
   """Returns a process of ISRL-DP local SGD (LR23, appendix I), a baseline.
 
-  Every step is on one record and needs noise for the sensitivity 2C, see
-  `_local_work`. The accounting counts num_local_steps times R steps, each at
-  sampling rate 1/n.
+  Every step of a silo is on one record, drawn uniformly from its n records, and
+  has noise for the sensitivity 2C, with clip norm C. The accounting counts
+  num_local_steps times R steps, each at sampling rate 1/n.
 
   Args:
     model: A `FunctionalModel`, see `planning`.

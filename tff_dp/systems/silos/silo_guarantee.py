@@ -74,8 +74,8 @@ def group_epsilon(
   """Returns the epsilon of k replaced records at delta.
 
   Upper bound: k eps(d) for about the largest d with k e^((k-1) eps(d)) d <=
-  delta. Any d that meets this condition gives a valid bound. Infinity if no d
-  of at least 1e-290 does.
+  delta. Any d that meets this condition gives a valid bound. The result is
+  infinite if no d of at least 1e-290 meets it.
 
   Args:
     spend: Function eps(d): epsilon of one replaced record at delta d.

@@ -110,8 +110,8 @@ class SiloTerms:
     phases: Phases in order.
     scale: Factor on the whole message, noise included: N p_i if the objective
       of N silos is the sum of p_i F_i.
-    metric_stddevs: Noise std on the silo's mean of each private metric, by
-      phase.
+    metric_stddevs: One tuple for each phase, with the noise std on the silo's
+      mean of each private metric. Empty without metrics.
   """
 
   num_records: int

@@ -165,7 +165,13 @@ def read(elements, *, l2_norm_clip: float) -> Mapping[str, tf.Tensor]:
 
 
 def of_phase(terms: Mapping[str, tf.Tensor], phase: tf.Tensor):
-  """Returns the terms with the entry of one phase for each constant of phases.
+  """Returns the terms of one phase.
+
+  A constant with one entry per phase is replaced by the entry of this phase.
+
+  Args:
+    terms: Terms of the silo, see `read`.
+    phase: Index of the phase, from 0.
   """
   names = (*_OF_PHASES, 'metric_stddevs')
   return dict(terms) | {name: terms[name][phase] for name in names}
