@@ -366,8 +366,9 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
         f"dp_accounting's accountant for method={method!r} does not know"
         f' {run_events.kinds([(leaf, 1)])} under {relation} adjacency',
         why='without its distribution, no epsilon can be computed',
-        way_out=f'method={other!r}, or an event that bounds it, such as'
-        ' GaussianDpEvent(noise_multiplier / sqrt(S2)) for a noise tree',
+        way_out=f'method={other!r}, or an event that bounds it, which for a'
+        ' noise tree is'
+        ' GaussianDpEvent(noise_multiplier / sqrt(squared_sensitivity))',
     )
 
 

@@ -38,8 +38,8 @@ class Setting:
     parameters: Number of weights of the model.
     epsilon: Epsilon of the whole run, above 0.
     delta: Target delta, above 0 and at most 0.1. Default: population^-1.1 with
-      two digits, or records^-2 if the unit is a record. Fewer than 100 clients
-      have no default, nor have fewer than 4 records.
+      two digits, or records^-2 if the unit is a record. There is no default for
+      fewer than 100 clients, or for fewer than 4 records.
     trust: Level of trust, one of `TRUST`.
     neighboring_relation: Relation under which clients' epsilons must hold.
       Default: zero-out. The epsilon of local reports is always for
@@ -241,12 +241,14 @@ class DoesNotFitError(Exception):
 
 
 def offer(setting: Setting, error: float, **fields) -> Offer:
-  """Returns an offer with the given fields and defaults for the others.
+  """Returns an offer for a setting, with `delta` and `error_l2` filled in.
 
   Args:
     setting: Known facts.
     error: Error of the offer.
-    **fields: Fields that differ from the defaults.
+    **fields: Other fields of `Offer`. `unit` is 'client' by default, and
+      `model_copies` is 1. `bytes_up` and `bytes_down` are 4 bytes for each
+      weight by default.
   """
   weights = _BYTES_PER_WEIGHT * setting.parameters
   defaults: dict[str, Any] = dict(

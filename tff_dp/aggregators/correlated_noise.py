@@ -43,8 +43,8 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   Wrap it with `tff.aggregators.as_weighted_aggregator` if a builder asks for a
   weighted factory: weights are data, so they are ignored. TFF's own
   `zeroing_factory` and `clipping_factory` may wrap it with a *constant* norm.
-  An estimated norm depends on every client, and so does the decision to zero
-  the other clients. One client could then change the sum by many clip norms.
+  An estimated norm depends on every client, so one client could decide which
+  others are zeroed, and change the sum by many clip norms.
 
   A client whose update has a NaN, an infinity or a squared norm beyond float32
   counts as zero. The state holds the secret key of the noise in `key`. Treat

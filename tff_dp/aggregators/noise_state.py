@@ -8,8 +8,8 @@ the number of rounds done in the tree. Its memory is the mechanism's buffers.
 The draws of a round also depend on everything that clients have sent so far,
 through a digest. So a round that is repeated on the same data repeats its noise
 and reveals nothing new. Two continuations of one state on different data have
-different noise, from the first round that differs to the end. There are two
-reasons:
+different noise, from the first round that differs to the end. This is needed
+for two reasons:
 
 *   With equal noise, the difference of the two releases would be the difference
   of two sums without any noise.

@@ -46,12 +46,13 @@ class Row:
     name: Key of `catalogue.BY_NAME`. In `tff-dp compare` also the name of
       another system's row, such as 'random-allocation'.
     mechanism: Mechanism of the row.
-    rmse: Error sqrt(S2 mean_t Var(b_t)) at sigma_eff = 1, or at the budget of
-      `tff-dp compare`.
-    max_error: Error sqrt(S2 max_t Var(b_t)), at the same privacy as `rmse`.
-    squared_sensitivity: Squared sensitivity S2.
-    sensitivity_is_exact: Whether it is known that some client attains S2. If
-      not, S2 is an upper bound.
+    rmse: Root mean square, over the rounds, of the standard deviation of the
+      noise on the sum so far. It is in clip norms, at sigma_eff = 1 (see the
+      module docstring). In `tff-dp compare` it is at the budget.
+    max_error: Largest such standard deviation, at the same privacy.
+    squared_sensitivity: Squared sensitivity, in squared clip norms.
+    sensitivity_is_exact: Whether it is known that some client attains
+      `squared_sensitivity`. If not, it is an upper bound.
     state_copies: Number of vectors of the model's size in the state.
     draws_per_round: Average number of normal vectors that a round draws.
     reason: Reason in words why the mechanism was not chosen. '' for the chosen
@@ -218,9 +219,9 @@ def best(
   The candidates are the rows of `compare`, and these versions:
 
   * 'tree' with as many cached levels, up to two, as the limit allows.
-  * 'blt' with 2, 3, ... buffers, if `num_buffers` is not given. It ends when
-    more buffers do not help, or at 8 or the limit. (If the limit is 1, with one
-    buffer.)
+  * 'blt' with 2, 3, ... buffers, if `num_buffers` is not given. The largest
+    number is 8 or the limit, or smaller if more buffers do not help. If the
+    limit is 1, there is one version, with one buffer.
   * 'banded' with as many bands as the limit allows, if `num_bands` is not
     given. There are never more bands than by default.
 

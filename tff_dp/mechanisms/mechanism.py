@@ -189,9 +189,13 @@ class Mechanism(abc.ABC):
 
   @abc.abstractmethod
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
-    """Returns S2, in squared clip norms, for zero-out adjacency.
+    """Returns the squared sensitivity of the run, in squared clip norms.
 
-    Exact or an upper bound, as `sensitivity_is_exact` tells.
+    It is for zero-out adjacency. Exact if `sensitivity_is_exact`, otherwise an
+    upper bound.
+
+    Args:
+      pattern: Rounds in which one client may take part.
     """
 
   def sensitivity_is_exact(
@@ -205,7 +209,14 @@ class Mechanism(abc.ABC):
   def squared_sensitivity_by_round(
       self, pattern: patterns.ParticipationPattern
   ) -> np.ndarray:
-    """Returns S2 of a run stopped after 1..T rounds, shape [num_rounds]."""
+    """Returns `squared_sensitivity` of a run that stops after 1..T rounds.
+
+    Args:
+      pattern: Rounds in which one client may take part.
+
+    Returns:
+      An array of shape [num_rounds].
+    """
 
   @abc.abstractmethod
   def initialize(self, zeros: Vector) -> Buffers:
@@ -378,7 +389,7 @@ class Independent(Mechanism):
     self._check()
 
   def squared_sensitivity(self, pattern: patterns.ParticipationPattern) -> float:
-    """Returns S2, the largest number of rounds of one client. Exact."""
+    """Returns the largest number of rounds of one client. Exact."""
     return float(pattern.truncated(self.num_rounds).max_participations)
 
   def squared_sensitivity_by_round(

@@ -311,7 +311,7 @@ class RandomizedResponse(LocalRandomizer):
   def other_probability(self) -> float:
     """The mean probability q of the other categories.
 
-    Theirs differ by at most 2^-64.
+    The probabilities of two of them differ by at most 2^-64.
     """
     return float(self._change_share / (self.num_categories - 1))
 

@@ -44,8 +44,9 @@ class Protocol(abc.ABC):
       clients. No protocol needs it to run.
     noise_is_central: Whether a trusted server adds the noise, not each client.
     may_repeat: Whether several passes, each with new coins, make sense.
-    has_fresh_coins: Whether a client flips a coin of probability
-      `check_in_rate` in every step, and draws nothing for a whole pass.
+    has_fresh_coins: Whether a client flips a coin in every step, instead of
+      drawing its steps once for a whole pass. Such a protocol has a
+      `check_in_rate`, the probability of the coin.
     check_in_probability: Probability that a client takes part in a window (see
       `windows`).
     num_selected: Number of steps that a client draws in each window in which it
@@ -101,10 +102,10 @@ class Protocol(abc.ABC):
   def windows(
       self, position: int, draw: Callable[..., int]
   ) -> Iterable[tuple[tuple[int, ...], range]]:
-    """Returns the windows of a client in a pass, by default all steps as one.
+    """Returns the windows of a client in a pass.
 
     If the client takes part in a window, it draws `num_selected` of the steps
-    of the window.
+    of the window. By default there is one window, with all steps of the pass.
 
     Args:
       position: Position of the client in the population, from 0.
@@ -151,12 +152,12 @@ class Protocol(abc.ABC):
 
       Otherwise they are:
 
-      * the positions of all clients that come, ordered by step and random
-        within a step,
-      * `num_rounds + 1` places in the first array. Numbers t - 1 and t of them,
-        from 0, are the places where step t begins and ends.
+      * `order`, the positions of all clients that come, ordered by step and
+        random within a step,
+      * `starts`, with `num_rounds + 1` entries. The clients of step t are
+        `order[starts[t - 1]:starts[t]]`.
 
-      Entries beyond the last step have no meaning.
+      Entries of `order` beyond the last step have no meaning.
     """
     counts = self._counts(rng, num_clients)
     order = rng.permutation(num_clients)
@@ -274,7 +275,7 @@ def from_description(
 
   Args:
     description: Name and fields.
-    classes: Protocols that the plan of the description takes.
+    classes: Classes of the protocols that may be described.
 
   Raises:
     ArgumentError: If the description names none of them.
@@ -289,9 +290,9 @@ def from_description(
 def share_of(probability: float, *, part: int, whole: int) -> float:
   """Returns `probability * part / whole`, rounded up.
 
-  This is the probability of one of `part` steps, if a client draws one of
-  `whole` steps with the given probability. The result is never above
-  `probability`.
+  A client draws one of `whole` steps with `probability`, and none otherwise.
+  The result is the probability that it draws one of `part` of these steps. It
+  is never above `probability`.
   """
   if part == whole:
     return probability

@@ -44,7 +44,7 @@ class Cohort(NamedTuple):
     clients: Positions of the clients whose reports are used, in random order,
       int64. `DUMMY` marks a dummy of the server.
     num_checked_in: Number of clients that came, including those whose report is
-      not used, late or lost.
+      late, lost or not used.
     num_arrived: Number of those clients whose report is neither late nor lost.
   """
 

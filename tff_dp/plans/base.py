@@ -70,7 +70,7 @@ class Plan(abc.ABC):
   def rounds_trained(self, num_rounds: int) -> int:
     """Returns how many of the first `num_rounds` rounds the process counts.
 
-    Here it counts all of them. A plan may skip rounds in which nobody takes
+    By default, it counts all. A plan may leave out rounds in which nobody takes
     part.
     """
     return num_rounds
@@ -155,7 +155,7 @@ class Plan(abc.ABC):
   ) -> tuple[guesses.Profile, ...]:
     """Returns lists of pairs (epsilon, delta) at which the guarantee holds.
 
-    There is one list for each group of members that has a curve of its own. See
+    There is one list, or one for each group that has epsilons of its own. See
     `guesses`.
 
     Args:
@@ -447,8 +447,9 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
 
   Args:
     num_records: Number n of records that one party holds.
-    delta: Delta of each record, `None` for 1 / n^2. That is too large if n is
-      below 4.
+    delta: Delta of each record, `None` for 1 / n^2. The default is refused if n
+      is below 4.
+
   Raises:
     ArgumentError: If delta is not above 0 and at most 0.1, if it is `None` for
       a single record, or if it is at least 1 / n for several. Publishing one

@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Plans whose epsilon takes long, so that it is computed at few rounds."""
+"""Plans whose epsilon takes long to compute, so few rounds have one."""
 
 import abc
 import math

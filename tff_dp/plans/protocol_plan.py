@@ -272,10 +272,10 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
   ) -> dict[str, float]:
     """Returns the epsilon of all rounds by each bound.
 
-    The result maps the name of a bound to its epsilon, which is an upper bound,
-    and infinite if the bound does not apply. This also computes the slow bounds
-    that `certificate` leaves out because they are almost never the smallest. If
-    the plan has a single `bound`, only this bound and 'none' are computed.
+    The result maps the name of a bound to its epsilon, infinity if the bound
+    does not apply. This also computes the slow bounds that `certificate` leaves
+    out because they are almost never the smallest. If the plan names one
+    `bound`, only this bound and 'none' are computed.
 
     Args:
       delta: Target delta, in (0, 1).

@@ -186,8 +186,8 @@ def sentences(text: str, **facts) -> dict[str, str]:
   """Returns 'point.name' -> sentence, with facts filled in.
 
   Args:
-    text: Lines 'point.name: sentence'. A continuation line is indented. The
-      last sentence of a name counts.
+    text: Lines 'point.name: sentence'. A continuation line is indented. If a
+      name occurs twice, the last sentence counts.
     **facts: Values for the braces, as in `str.format`.
   """
   said: dict[str, str] = {}

@@ -73,10 +73,10 @@ class Part:
 
   @property
   def least_delta(self) -> float:
-    """Delta of all events together that remains at the largest epsilon.
+    """Delta that remains for all events together, however large epsilon is.
 
-    Each event is taken at epsilon `privacy_profiles.LARGEST_EPSILON`, so no
-    total epsilon up to this one leaves less.
+    The profile of each event is taken at `privacy_profiles.LARGEST_EPSILON`.
+    No total epsilon up to that one leaves less.
     """
     largest = np.array([privacy_profiles.LARGEST_EPSILON])
     rest = max(float(side(largest)[0]) for side in self.directions)
@@ -106,8 +106,8 @@ class Loss:
       almost nothing: epsilon is then infinite.
     error: Rounding error that is added to every delta.
     sums: Function that returns a `LossSum` for each direction. It is used for
-      deltas so small that `error` would be too large a share of them. Without
-      it, these deltas have the error, too.
+      deltas so small that `error` would be too large a share of them. If it is
+      None, `error` is added to these deltas, too.
   """
 
   pld: privacy_loss_distribution.PrivacyLossDistribution | None
@@ -208,7 +208,7 @@ def loss_sums_of(
 
 
 def alike(part: Part, interval: float) -> Loss:
-  """Returns the loss of one part, on a grid that reaches as far as it needs.
+  """Returns the loss of one part, on a grid up to where little delta remains.
 
   Upper bound.
 

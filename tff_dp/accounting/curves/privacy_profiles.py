@@ -189,8 +189,12 @@ def extent(
 
   Heuristic, for choosing a grid: the scale is roughly the standard deviation of
   one release's privacy loss, sqrt(2 KL). The Kullback-Leibler divergence KL is
-  the integral of delta(eps) + exp(-eps) reverse(eps) over eps >= 0. Infinite
+  the integral of profile(eps) + exp(-eps) reverse(eps) over eps >= 0. Infinite
   loss is left out of it.
+
+  Args:
+    profile: Profile of the release, as in `to_pld`.
+    reverse: Profile of the other direction. Default: `profile`.
   """
   sketch = _sketch(profile, reverse)
   return _scale(*sketch), float(sketch[0][-1])
@@ -289,7 +293,7 @@ def laws(
   """Returns the loss distributions that dominate a profile, for `loss_sums`.
 
   Upper bound, like `to_pld`, but less of the tail counts as infinite loss: only
-  the delta d that remains at `LARGEST_EPSILON`, and about d / 500 + 1e-250
+  the delta d that remains at `LARGEST_EPSILON`, and about d / 500 + 2e-250
   more. The result is one distribution, or with `reverse` one for each
   direction.
 

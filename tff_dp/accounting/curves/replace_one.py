@@ -20,7 +20,7 @@ distribution of the pair in *every* release, whatever the earlier releases were.
 So the pair of distributions for removing a client dominates each release. The
 product of these pairs dominates all releases together (arXiv:2106.08567,
 theorem 10). In the second hop, zeros give the first distribution in every
-release. So no release needs the worse of both directions.
+release. So each hop needs the profile of one direction only.
 """
 
 from collections.abc import Callable

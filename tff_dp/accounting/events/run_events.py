@@ -29,11 +29,11 @@ a protocol has the event of one report as a field.
   is trusted, and which relation it is stated for. An event is wrong for a
   system in which the adversary sees more.
 
-Each variant has its own event, and all fields are numbers, because
-`to_named_tuple` takes strings apart. A round trip through the state of a TFF
-process keeps all digits, because the named tuple holds 64-bit numbers. As in
-dp_accounting, the meaning of an event never changes. A new variant is a new
-class.
+Each variant of a randomizer or a protocol has its own class of event. All
+fields are numbers, apart from the event of a report, because `to_named_tuple`
+takes strings apart. A round trip through the state of a TFF process keeps all
+digits, because the named tuple holds 64-bit numbers. As in dp_accounting, the
+meaning of an event never changes.
 """
 
 import enum
@@ -74,10 +74,10 @@ class NeighboringRelation(str, enum.Enum):
 
   @property
   def squared_sensitivity_factor(self) -> int:
-    """Factor by which the zero-out S2 is multiplied.
+    """Factor from the squared sensitivity of zero-out to this relation's.
 
-    Upper bound for replace-one: two clipped contributions differ by at most two
-    clip norms. Opposite contributions attain it.
+    It is 4 for replace-one, an upper bound: two clipped contributions differ by
+    at most two clip norms. Opposite contributions attain it.
     """
     return 1 if self is NeighboringRelation.ZERO_OUT else 4
 

@@ -158,8 +158,8 @@ class Certificate:
   def to_json(self) -> dict[str, Any]:
     """Returns the certificate as JSON types, with infinity as 'inf'.
 
-    `leaves`, `bound_asked_for` and `derived_sources` are not in it. The
-    assumptions and the warnings come from them.
+    `leaves`, `bound_asked_for` and `derived_sources` are left out. The
+    assumptions and the warnings, which come from them, are in it.
     """
     number = rounding.to_json_number
     return {

@@ -213,8 +213,8 @@ def relation_for(
         f'{run_events.kinds(strangers)} is not accounted for here{other}',
         why='there are bounds for noised sums and for the events of protocols'
         ' only',
-        way_out='if the event is sampled, pass it without its sampling; account'
-        ' for any other event separately',
+        way_out='pass a sampled event without its sampling, and account for any'
+        ' other event separately',
     )
   if asked is None:
     asked = 'replace_one' if ours else 'zero_out'

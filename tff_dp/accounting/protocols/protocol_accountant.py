@@ -421,7 +421,7 @@ def _check_method(leaves, method: str) -> None:
         why='the bounds of these events give delta as a function of epsilon,'
         ' which only PLD accounting takes',
         way_out="method='pld', or tff_dp.accounting.amplify, which also names"
-        ' the theorem',
+        ' the theorem behind epsilon',
     )
 
 

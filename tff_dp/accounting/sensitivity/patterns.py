@@ -6,9 +6,9 @@ A pattern is a promise about every client, made before the run and enforced by
 the participation ledger. An accountant needs to know nothing else about
 participation. Rounds are 1-based: t = 1..num_rounds.
 
-Two conventions for the separation of two participations differ by one, and both
-are printed everywhere. `min_index_gap` is the difference of the round indices
-(1 allows every round). `min_rounds_between` counts the rounds strictly between,
+There are two conventions for the separation of two participations, and texts
+give both numbers. `min_index_gap` is the difference of the round indices (1
+allows every round). `min_rounds_between` counts the rounds strictly between,
 which is one less.
 
 A noise tree may restart every `restart_every` rounds. If a promise is made per
@@ -37,8 +37,8 @@ class ParticipationLimits(NamedTuple):
 
   Attributes:
     min_index_gap: Smallest difference between the indices of two rounds in
-      which one client takes part (1 allows every round). It does not matter if
-      a client takes part at most once.
+      which one client takes part (1 allows every round). It has no effect if
+      `max_participations` is 1.
     max_participations: Largest number of rounds in which one client takes part.
   """
 
@@ -284,9 +284,10 @@ class Rule:
   """One rule of a pattern.
 
   Attributes:
-    breaks: Function of (round, last rounds, counts) that returns which clients
-      would break the rule by taking part in the round. A last round of 0 means
-      never. All arrays have shape [num_clients].
+    breaks: Function of (round, last rounds, counts) that returns whether each
+      client would break the rule by taking part in the round. The last round
+      of a client is its latest so far, 0 for none. Its count is its number of
+      rounds so far. All arrays have shape [num_clients].
     why: The rule in one sentence.
     problem: Phrase that says how a client breaks the rule.
   """

@@ -32,10 +32,10 @@ rounds are 0-based.
    i + B, ... is C x for the rounds 0, B, ..., moved down by i rows and cut off
    at n. So i = 0 is worst. The coefficients need not be non-increasing.
 
-Beyond these facts c is replaced by |c| (fixed order) or by its non-increasing
-envelope max_{i >= j} |c_i| (minimum separation). Both make every |G_ij| at
-least as large as before, and |<u_i, u_j>| <= 1, so the result is an *upper
-bound*. `is_exact` tells which case applies.
+If none of these facts applies, c is replaced by |c| (fixed order) or by its
+non-increasing envelope max_{i >= j} |c_i| (minimum separation). Both make every
+|G_ij| at least as large as before, and |<u_i, u_j>| <= 1, so the result is an
+*upper bound*. `is_exact` tells whether a fact applies.
 """
 
 from collections.abc import Sequence

@@ -267,9 +267,8 @@ class _Block(NamedTuple):
   """Table of a block of consecutive rounds, see `Tables`.
 
   Attributes:
-    fewest: Number of participations q of the first slice of `table`. The next
-      slice is for q + 1, and so on.
-    table: Array of shape [slices, columns, columns].
+    fewest: Smallest q in `table`: slice i is for q = `fewest` + i.
+    table: Array of shape [values of q, values of s, values of e].
   """
 
   fewest: int
@@ -282,7 +281,8 @@ class Tables:
   Let b be the smallest number of rounds strictly between two participations:
   each participation forbids the next b rounds. A block of consecutive rounds
   has a table. Its entry `table[q, s, e]`, with s and e in 0..b, is the largest
-  sum of count^2 over the nodes inside the block, under three conditions:
+  sum of count^2 over the nodes inside the block. The count of a node is the
+  number of the client's participations under it. Three conditions hold:
 
   * The client takes part exactly q times in the block.
   * An earlier participation forbids the first s rounds of the block.
@@ -296,14 +296,19 @@ class Tables:
     joined[q, s, e] = max over i, j of left[q - i, s, j] + right[i, j, e].
 
   A node over both blocks adds q^2. Blocks without a common node, such as two
-  trees, are joined and nothing is added. The *state* of a run is the table of
-  all rounds so far. A run starts without forbidden rounds, so only the row s =
-  0 is kept, and the shape is [slices, columns].
+  trees, are joined and nothing is added.
 
-  If the separation alone enforces the cap, more participations in a block never
-  reduce the largest sum. Then an entry is dropped if a larger q has a value at
-  least as large. A state is under no further node, so it needs a single slice,
-  the maximum over q.
+  The *state* of a run is the table of all rounds so far. A run starts without
+  forbidden rounds, so the state keeps only the row s = 0. Its shape is
+  [values of q, values of e].
+
+  The cap is the pattern's largest number of participations. If the separation
+  alone enforces the cap, more participations in a block never reduce the
+  largest sum. Two things are then left out:
+
+  * An entry of a block, if a larger q has a value at least as large.
+  * All of a state but the maximum over q. No node is added over a state later,
+    so q is not needed.
   """
 
   def __init__(self, pattern: patterns.MinSeparationPattern):
@@ -360,8 +365,8 @@ class Tables:
     """Returns `after` for rounds that can hold at most one participation.
 
     The participation lies under level + 1 nodes, whatever its round. The
-    earlier it is, the less its gap reaches beyond the block. Without a
-    participation, the overhang shrinks by the number of rounds.
+    earlier it is, the fewer rounds it forbids after the block. Without a
+    participation, the rounds that are still forbidden pass by.
     """
     num_slices = len(state)
     if self._is_limited:
@@ -394,7 +399,7 @@ class Tables:
   def _slices_of(self, level: int, num_real: int):
     """Returns, for each slice of a node's table, pairs (index, row).
 
-    Of equal rows in a row of the table, only the last is listed.
+    A row that equals the next one is left out, see `_last_of_equals`.
     """
     table = self._block(level, num_real).table
     if not self._is_limited:
@@ -460,9 +465,9 @@ class Tables:
   def _steps(self, table: np.ndarray, values: np.ndarray):
     """Yields (value of each row, column of each row) for each of `values`.
 
-    The column of a row is its first one that reaches the value. It is enough:
-    the fewer rounds reach into the next block, the more that block can have.
-    (For an entry that `_pruned` dropped, another slice has as much.)
+    The column of a row is the first that reaches the value. Later columns are
+    not needed: they forbid more rounds of the next block, whose sum is then no
+    larger. (For an entry that `_pruned` dropped, another slice has as much.)
 
     Args:
       table: One slice of a block.
@@ -502,9 +507,10 @@ class Tables:
 def _last_of_equals(table: np.ndarray) -> np.ndarray:
   """Returns the indices of the last row of each run of equal rows.
 
-  The more rounds an earlier block may reach into, the more it can have. So the
-  other rows of a run are not needed. (For an entry that `Tables._pruned`
-  dropped, another slice has as much.)
+  Row s is for s forbidden rounds at the start. The more of them an earlier
+  block may forbid, the larger its own sum can be. So of equal rows only the
+  last is needed. (For an entry that `Tables._pruned` dropped, another slice has
+  as much.)
   """
   changes = np.any(table[1:] != table[:-1], axis=1)
   return np.append(np.flatnonzero(changes), len(table) - 1)

@@ -201,7 +201,8 @@ def optimize(
 ) -> Parameters:
   """Returns (weights, decays) with small sqrt(S2 V), from a table or `search`.
 
-  S2 and V are defined in `toeplitz_algebra`.
+  S2 is the squared sensitivity of the run. V is the variance of the model's
+  noise in one tree.
 
   Args:
     pattern: Rounds in which one client may take part.
@@ -252,13 +253,14 @@ def search(
     workload: Optional[workloads.Workload] = None,
     restart_every: Optional[int] = None,
 ) -> Parameters:
-  """Returns (weights, decays) with small sqrt(S2 V), see the module docstring.
+  """Returns (weights, decays) with small sqrt(S2 V).
 
-  S2 and V are defined in `toeplitz_algebra`. *Heuristic*, but reproducible.
-  `Blt` allows the result. It is never worse than the result with fewer buffers,
-  whose C is among the candidates. Candidates are compared after rounding to
-  float32, as they will be used. Weights and decays are float32 numbers of shape
-  [num_buffers]. The buffer with the largest decay is the first.
+  S2 is the squared sensitivity of the run. V is the variance of the model's
+  noise in one tree. *Heuristic*, but reproducible, see the module docstring.
+  The result is never worse than the result with fewer buffers, which is among
+  the candidates. Candidates are compared after rounding to float32. Weights and
+  decays are tuples of `num_buffers` float32 numbers that `Blt` accepts. The
+  buffer with the largest decay is the first.
 
   Args:
     pattern: Rounds in which one client may take part.

@@ -333,7 +333,7 @@ class Banded(ToeplitzMechanism):
           'num_bands',
           self.num_bands,
           f'at most {gap}, the min_index_gap of the participation, because'
-          ' with more bands two participations of one client overlap and its'
+          ' with more bands two participations of one client overlap, and the'
           ' squared sensitivity is no longer a sum over participations',
       )
 

@@ -20,8 +20,8 @@ rounds:
 Here shift(c, j b) is c moved down by j b places, and z are the draws. S2 is the
 squared sensitivity for at most k participations, b rounds apart, if c is
 non-negative and non-increasing, or has at most b coefficients, or k = 1. Most
-searches stay inside one of these sets. One for a banded inverse may leave them,
-so the results of searches are compared by the accountant's S2.
+searches stay inside one of these sets. A search for a banded inverse may leave
+them, so the results of searches are compared by the accountant's S2.
 
 The error does not change if c is multiplied by a constant. All products of
 series use the fast Fourier transform, so one value with its gradient costs O(n

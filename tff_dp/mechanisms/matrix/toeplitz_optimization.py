@@ -12,9 +12,9 @@ free parameters:
   positive, so that c stays non-negative and non-increasing.
 * banded inverse: first the second differences of log e, where e = cumsum(d) and
   d are the p coefficients of C^-1, then d itself. If log e is convex and e does
-  not grow, then only the first coefficient of the series 1 / e is positive
-  (Kaluza, 1928), and only the first one of d. So c = 1 / d is non-negative.
-  Also c - shift(c) = 1 / e, so c does not increase. In the search over d, c may
+  not grow, then the series 1 / e has a positive first coefficient and no other
+  positive one (Kaluza, 1928), and so has d. So c = 1 / d is non-negative. Also
+  c - shift(c) = 1 / e, so c does not increase. In the search over d, c may
   increase.
 
 Every result is the best of a few candidates, including the square root, by the
