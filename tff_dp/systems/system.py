@@ -237,8 +237,10 @@ class Training:
 
 
 def no_seed(schedule_seed: int) -> None:
-  """Raises `ArgumentError` unless the seed is 0: clients draw their coins."""
+  """Raises `ArgumentError` unless the seed is 0, where there is no schedule."""
   if schedule_seed:
     raise _checks.ArgumentError(
-        'schedule_seed', schedule_seed, '0: clients draw their own coins'
+        'schedule_seed',
+        schedule_seed,
+        '0: no public schedule draws the clients of this run',
     )

@@ -245,9 +245,10 @@ def grid(
 
 
 def window_start(one, values, t: int, num_points: int) -> int:
-  """Returns the grid index of the smallest S in the window.
+  """Returns the grid index at which the window of S begins.
 
-  0 if all S fit into the window.
+  The index is 0 if all S fit into the window. Otherwise S is outside of it with
+  a small probability, see `wrapped_mass`.
 
   Args:
     one: Probabilities of one X on the grid from 0 on.

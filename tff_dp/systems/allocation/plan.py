@@ -110,7 +110,7 @@ class AllocationPlan(protocol_plan.ProtocolPlan):
 
   @property
   def report_event(self) -> dp_accounting.GaussianDpEvent:
-    """See base class. For zero-out.
+    """See base class. Stated for zero-out.
 
     The event has the noise multiplier of the plan, divided by the largest
     norm of a column of the mechanism's matrix C. A column of C is the effect of

@@ -112,9 +112,9 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
 
 @dataclasses.dataclass(frozen=True)
 class CyclicAllocation(_Allocation):
-  """A client draws one slot of every window, in rounds that are p apart.
+  """A client draws one slot of every window, always in its own residue class.
 
-  A client first draws a residue class r from 0 to p - 1, and keeps it. The
+  A client first draws a residue class r from 0 to p - 1 and keeps it. The
   slots of the class are the rounds 1 + r, 1 + r + p, 1 + r + 2p, ... They are
   cut into E windows of B = floor(floor(T / p) / E) slots. The last window also
   gets the remaining slots. In every window the client draws one slot uniformly.

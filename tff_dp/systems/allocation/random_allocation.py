@@ -105,6 +105,9 @@ def profiles(
 ) -> tuple[privacy_profiles.Profile, privacy_profiles.Profile]:
   """Returns the (remove, add) profiles of one pass, for zero-out.
 
+  The direction `remove` is from a client's contributions to zeros, and `add` is
+  from zeros to the contributions.
+
   Upper bounds, never above the profile of `num_selected` Gaussian mechanisms.
   Choosing k of t steps is bounded by k passes with 1 of floor(t / k) steps
   (arXiv:2502.08202, section 3). Let delta be the profile of one direction for

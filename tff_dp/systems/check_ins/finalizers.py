@@ -121,8 +121,8 @@ def build_check_in_finalizer(
       trainable weights are float32.
     constraint: Set in which the model has to stay. After every update the model
       is projected into it.
-    average: Average of the models. Each update adds the model before it, once,
-      even if several steps passed since the previous update.
+    average: Average of the models. Each update adds one model, the model before
+      the update, however many steps passed since the previous update.
   """
   trainable_type = model_weights_type.trainable
   update_type = tff.to_type(

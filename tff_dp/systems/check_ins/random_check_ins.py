@@ -353,10 +353,10 @@ def _expm1(value: float) -> float:
 def step_epsilons(
     *, local_epsilon: float, num_slots: int, check_in_probability: float = 1.0
 ) -> np.ndarray:
-  """Returns eps_i of steps 1..m, non-decreasing, shape [m].
+  """Returns the epsilons of steps 1..m, non-decreasing, shape [m].
 
-  Upper bound on the epsilon of the report of step i, given all reports before
-  it.
+  Each is an upper bound on the epsilon of the report of its step, given all
+  reports before it.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.

@@ -119,7 +119,7 @@ class CloneRule:
 
   Attributes:
     clone: Probability that another client's report is a clone.
-    revealed: Probability that another client's report is given to the
+    revealed: Probability that another client's report counts as known to the
       adversary, because the bound assumes nothing about it.
     relevant: Probability that the target's report has one of the two types.
   """
@@ -375,11 +375,11 @@ class Cells(NamedTuple):
 def shuffled(
     epsilons: np.ndarray, *, local_epsilon: float, num_clones: np.ndarray
 ) -> np.ndarray:
-  """Returns the hockey-stick divergence H_E if the target's coin gives 'in'.
+  """Returns H_E of a shuffled round in which the target is 'in'.
 
-  The module docstring defines 'in', and `privacy_profiles` defines H_E. The
-  result has the shape [epsilons, num_clones]. It is exact for each number of
-  clones, and rounded up.
+  The module docstring defines 'in', and `privacy_profiles` defines the
+  hockey-stick divergence H_E. The result has the shape [epsilons, num_clones].
+  It is exact for each number of clones, and rounded up.
 
   Args:
     epsilons: Values ln(E) >= 0, shape [epsilons].

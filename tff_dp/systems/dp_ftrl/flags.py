@@ -340,8 +340,8 @@ def ask_for_gap(arguments: argparse.Namespace) -> None:
     raise _checks.ArgumentError(
         'min_index_gap',
         None,
-        'the number of rounds from one participation of a client to its next,'
-        ' at least (1 allows every round). Or give --population and'
+        'the least number of rounds from one participation of a client to its'
+        ' next (1 allows every round). Or give --population and'
         ' --clients-per-round, from which the gap is computed',
     )
 

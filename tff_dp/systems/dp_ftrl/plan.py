@@ -243,8 +243,9 @@ class DpFtrlPlan(base.Plan):
   ) -> tuple[guesses.Profile, ...]:
     """See base class. Returns one profile, whose first pair has epsilon 0.
 
-    Each delta is the exact delta of a Gaussian mechanism with `sigma()`, plus
-    `missing_delta`, because the draws of a computer are bounded.
+    The delta of a pair is the exact delta of a Gaussian mechanism with
+    `sigma()`, plus `missing_delta`, because the draws of a computer are
+    bounded.
     """
     del is_amplified
     sigma = self.sigma(num_rounds=num_rounds)

@@ -64,9 +64,9 @@ class ClientComputations(NamedTuple):
 
   Attributes:
     data_type: Type of the client's data.
-    key: Computation that returns the secret of coin and noise, int64 of shape
-      [2], which never leaves the client. Its argument is the client's data with
-      `client_keys`. Else it has no argument.
+    key: Computation that returns the secret key of the client's coin and noise,
+      int64 of shape [2]. The key never leaves the client. With `client_keys`
+      the computation's argument is the client's data. Else it has none.
     draw: Computation of (key, round) that returns a pair. The first entry is
       the number of the drawn instance, int32 of shape [1]. The second entry is
       for the server: the same number, or an empty tensor if the server does not
@@ -103,9 +103,9 @@ def build(
 
   Args:
     model: Model, with as many weights as the plan says.
-    plan: Clip, noise, and number of models of the server.
-    client_keys: Whether coins follow from a key of the client, see the module
-      docstring. The data of a client is then
+    plan: Plan with clip, noise, and number of models of the server.
+    client_keys: Whether coin and noise follow from a key of the client, see the
+      module docstring. The data of a client is then
       `learning.client_data(examples, key)`, else its examples.
   """
   step, size = plan.step, model.num_params

@@ -53,7 +53,7 @@ def build_process(
     model: Model.
     plan: Plan with the step of the clients.
     rules: Rules of the server.
-    client_keys: Whether coins follow from clients' keys, as for
+    client_keys: Whether a client's coin and noise follow from its key, as for
       `build_draw_and_discard`, which also explains the other arguments.
     server_seed: Seed of the server's coins, `None` for fresh ones.
     allow_unprotected_metrics: Whether to report sums without noise.

@@ -74,8 +74,8 @@ def sample(
 def in_chunks(lineages: Lineages, num_values: int) -> Iterator[Lineages]:
   """Yields all trees, a few at a time, those with few non-empty edges first.
 
-  So the trees of a chunk have about equally many non-empty edges. Most empty
-  edges are left out, to draw little noise that is not used.
+  The trees of a chunk have about equally many non-empty edges, so that most
+  empty edges can be left out. No noise is then drawn for them.
 
   Args:
     lineages: Result of `sample`.

@@ -120,8 +120,8 @@ class Strategy:
     does not depend on the model that it starts from. With k = `num_instances`,
 
     * without averaging and batches it is about m/k if m is far below k, and
-      never above 1. If it is far below m/k, raise the learning rate or the
-      number of rounds.
+      never above 1. If the result is far below m/k, raise the learning rate or
+      the number of rounds.
     * with averaging, one report moves a model by half a step, and n reports on
       the same model move it by 1 - 2^-n steps.
     * with the strategy 'server_batch' it is m/N for batches of N reports.

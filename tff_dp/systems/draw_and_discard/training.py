@@ -20,8 +20,8 @@ class InstanceCohorts(cohorts.ScheduledCohorts):
   those who took part least often. The participation ledger refuses clients
   beyond the cap of the plan. Who takes part is public. Draws and noise of a
   client follow from the client's secret key. Here the keys of all clients
-  follow from one root key. It is kept beside the ledger, so that a repeated
-  round has the same reports.
+  follow from one root key. The root key is saved beside the ledger, so that a
+  repeated round has the same reports.
   """
 
   _root_key: bytes

@@ -36,7 +36,7 @@ def build_dp_fedavg(
 
   Args:
     model_fn: Model, as for `tff.learning.algorithms.build_unweighted_fed_avg`.
-    plan: Population, sampling, clipping and noise.
+    plan: Plan with population, sampling, clipping and noise.
     client_optimizer: Local optimizer of the clients.
     server_learning_rate: Learning rate of the server, applied to the noised
       mean update.

@@ -127,10 +127,11 @@ def build_localized_mb_sgd(
 
       F + lambda_j / 2 |w - w_{j-1}|^2,   lambda_j = lambda 2^((j-1) exponent)
 
-  over the ball of radius 2 L / lambda_j around w_{j-1}. This is the result of
-  the phase before, and w_0 is the initial model. A phase is accelerated SGD
-  with Poisson sampling, on n_j = floor(n / 2^j) fresh records of each silo.
-  Phases use disjoint records, so each phase is calibrated to the whole budget.
+  over the ball of radius 2 L / lambda_j around w_{j-1}. Here w_{j-1} is the
+  result of the phase before, and w_0 is the initial model. A phase is
+  accelerated SGD with Poisson sampling, on n_j = floor(n / 2^j) fresh records
+  of each silo. Phases use disjoint records, so each phase is calibrated to the
+  whole budget.
 
   Args:
     model: A `FunctionalModel`, see `planning`.

@@ -113,8 +113,9 @@ def build_minibatch_work(
   """Returns the client work of all minibatch algorithms.
 
   `state`: `OrderedDict(round, release_id)`. `round` is the number of finished
-  rounds, which is also the cursor of disjoint blocks. `release_id` identifies
-  the noise. A round in which no silo reports does not count.
+  rounds. With disjoint blocks it is also the number of the next block.
+  `release_id` identifies the noise. A round in which no silo reports does not
+  count.
 
   Args:
     model: Stateless model with float32 weights.
@@ -126,7 +127,7 @@ def build_minibatch_work(
     allow_unprotected_metrics: Whether to release the loss and the number of
       records of a round without noise, under `not_covered`.
     label_range: Range of labels, see `gradients.build_per_example`.
-    release: Release of the plan, see `wrap_work`.
+    release: Mark of the plan's noise, see `wrap_work`.
   """
   per_example = gradients_lib.build_per_example(
       model,
@@ -229,8 +230,8 @@ def wrap_work(
     weights_type: Type of the model's weights.
     data_type: Type of the silo's data.
     num_rounds: Number of rounds of the run. A further round is an error.
-    release: Release to name in the state. The update and the noised metrics of
-      `work` are marked with it, unless `release.in_sum`.
+    release: Mark of the plan's noise, whose number is in the state. The update
+      and the noised metrics of `work` get this mark, unless `release.in_sum`.
     private_metrics: The metric of each noised value, in the order of the
       values.
     allow_unprotected_metrics: Whether un-noised metrics leave the silo, see

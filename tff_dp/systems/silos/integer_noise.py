@@ -291,7 +291,8 @@ def rounded_l1_distance(l2_distance: float, *, dimension: int) -> float:
 class Table:
   """How to draw from a distribution of integers with 62 uniform bits.
 
-  A number u from 0 to 2^62 - 1 stands for `lower + #{i: cumulative[i] <= u}`.
+  A number u from 0 to 2^62 - 1 stands for the value
+  `lower + #{i: cumulative[i] <= u}`.
 
   Attributes:
     lower: Smallest value.

@@ -33,7 +33,7 @@ class SumPlan(abc.ABC):
   """The public facts about one sum of integer vectors.
 
   Attributes:
-    grid: Number h of steps of the grid from -C to C.
+    grid: Number h of steps of the grid from -C to C, with clip norm C.
     records_per_silo: Number K of records of every silo in a sum.
     min_silos: Number of silos whose noise is promised to be in every sum.
   """

@@ -155,9 +155,10 @@ class SiloPlan(plan_base.PlanOfSilos):
 
   @property
   def noise_multiplier(self) -> float:
-    """Least sigma K / C of all silos and phases: noise on the sum, over C.
+    """Least noise std on the sum over a batch, over the clip norm C.
 
-    Here sigma is the noise that is accounted for, `Phase.sigma`.
+    It is the minimum of sigma K / C over silos and phases, with batch size K
+    and the noise std sigma that is accounted for (`Phase.sigma`).
     """
     return min(
         phase.sigma * float(phase.batch_size) / terms.l2_norm_clip
@@ -448,8 +449,8 @@ class SiloPlan(plan_base.PlanOfSilos):
       if not sigma:
         raise _checks.PrivacyRefusedError(
             f'silo {member!r} adds no noise',
-            why='without noise nothing says how to divide it between gradient'
-            ' and metrics',
+            why='calibration scales the noise that is there, and divides it'
+            ' between gradient and metrics as before',
             way_out='build the process with noise',
         )
       if count:

@@ -142,7 +142,7 @@ class PlanOfSilos(base.Plan):
     )
 
   def with_present(self, round_index: int, members: Iterable[str]):
-    """Returns the plan in which exactly these silos are present in a round.
+    """Returns the plan in which exactly `members` are present in a round.
 
     Args:
       round_index: Index of the round, counted from 1.
@@ -187,7 +187,10 @@ class PlanOfSilos(base.Plan):
   def messages(
       self, member: str, *, num_rounds: Optional[int] = None
   ) -> np.ndarray:
-    """Returns the indices of the messages of a silo, 0-based, for `SiloTerms`.
+    """Returns the indices of the messages of a silo, for `SiloTerms`.
+
+    An index counts the rounds of the process from 0, or its steps if a round
+    has several releases. Rounds without silos are not counted.
 
     Args:
       member: Name of the silo.

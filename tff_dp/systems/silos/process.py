@@ -32,10 +32,11 @@ class SiloProcess(tff.learning.templates.LearningProcess):
   any behaviour of the server and the other silos (arXiv:2106.09779, definition
   of ISRL-DP). With a `SecureSumPlan`, only sums over silos are opened.
 
-  `get_model_weights` returns the result of the algorithm: an average, w_ag, or
-  the last model. The point that is sent out next may be another one. It is in
-  `state.global_model_weights`. `set_model_weights` restarts from a model, but
-  finished rounds and used blocks of records stay used.
+  `get_model_weights` returns the result of the algorithm: an average, the w_ag
+  of an accelerated method, or the last model. The model that is sent out next
+  may be another one. It is in `state.global_model_weights`. `set_model_weights`
+  restarts from a model, but finished rounds and used blocks of records stay
+  used.
 
   Attributes:
     plan: Plan with every silo's data sizes, noise and limits.

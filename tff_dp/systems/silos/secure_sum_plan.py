@@ -80,8 +80,8 @@ class SecureSumPlan(plan_base.PlanOfSilos):
 
   Attributes:
     silos: Mapping from name to the number of training records.
-    sums: Grid, records of a silo in a sum, noise, and the number of silos
-      promised to be in every sum.
+    sums: Plan of one sum: grid, records of a silo in it, noise, and the number
+      of silos promised to be in every sum.
     num_rounds: Number of rounds R. Every record is in at most one round.
     l2_norm_clip: Clip norm C of the gradient of every record.
     dimension: Number of weights of the model.

@@ -79,7 +79,8 @@ def build_secure_sum_sgd(
     noise: 'skellam', 'binomial' or 'discrete-gaussian'.
     grid: Number h of steps of the grid from -C to C, at most 256 with binomial
       noise on more than one weight. Because of rounding, a replaced record may
-      move a sum of d weights by h + sqrt(d) steps instead of h.
+      move the sum by up to h + sqrt(d) steps in L2 norm instead of h, with d
+      weights.
     label_range: Range of labels, see `planning`.
     gamma: Step parameter, see `accelerated.build_accelerated_mb_sgd_erm`.
     stages: Stages, see `accelerated.build_accelerated_mb_sgd_erm`.

@@ -142,9 +142,10 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
 
 
 def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
-  """Returns the `Uses` of all records: how often each kind of message uses one.
+  """Returns the different `Uses` of the records.
 
-  Records that are in the ranges of the same messages have the same `Uses`.
+  A `Uses` says how often each kind of message uses a record. Records that are
+  in the ranges of the same messages share one.
 
   Args:
     counts: Number of times that each message was sent.
@@ -285,7 +286,9 @@ def delta_of(uses: Uses, epsilon: float) -> float:
 
 
 def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
-  """Returns the parts of a composition, with all Gaussian ones merged into one.
+  """Returns the messages as parts of a composition.
+
+  All messages without sampling, of the kind 'gaussian', are one part.
 
   Args:
     uses: Number of messages of each kind, all with noise.

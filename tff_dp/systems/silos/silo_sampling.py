@@ -382,7 +382,8 @@ def gaussian_epsilon(
 ) -> float:
   """Returns epsilon of messages whose batches are sure to contain a record.
 
-  Exact: `count` Gaussian releases cost as much as one with less noise.
+  Exact: `count` Gaussian releases cost as much as one release whose noise is
+  smaller by the factor sqrt(count).
 
   Args:
     noise_multiplier: Multiplier sigma K / C, above 0.

@@ -109,7 +109,7 @@ class SiloTerms:
     l2_norm_clip: Clip norm C of the gradient of every record.
     phases: Phases in order.
     scale: Factor on the whole message, noise included: N p_i if the objective
-      of N silos is the sum of p_i F_i.
+      of N silos is the sum of p_i F_i, with weights p_i. Else 1.
     metric_stddevs: One tuple for each phase, with the noise std on the silo's
       mean of each private metric. Empty without metrics.
   """
@@ -135,7 +135,9 @@ class SiloTerms:
       end = phase.first_record + phase.num_records
     if not 0 < end <= self.num_records:
       raise _checks.ArgumentError(
-          'phases', end, f'phases within the {self.num_records} records'
+          'phases',
+          f'phases over {end} records',
+          f'phases within the {self.num_records} records of the silo',
       )
 
   @property

@@ -58,7 +58,7 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
 
       next: mean over silos and records of clip(x), plus noise of variance
             `plan.noise_variance`, plus rounding of variance <= (C / h)^2 / (M
-            K)
+            K), for M silos of K records and h steps of the grid
 
   A value is a silo's records, float32 of shape [records, num_params]. It may
   also be an `OrderedDict(rows, key)` of the records and a secret key of the
