@@ -270,7 +270,7 @@ class BadArgumentsTest(parameterized.TestCase):
                   'b': silo_sampling.PoissonSampling(2.0),
               }
           ),
-          'one kind of sampling',
+          'kind of sampling',
       ),
       ('sampling', dict(sampling=2), 'sampling=2'),
       ('constraint', dict(constraint=3.0), 'constraint=3.0'),
