@@ -198,14 +198,14 @@ def delta(
 
 
 def loss(event: dp_accounting.DpEvent) -> composition.Loss:
-  """Returns the privacy loss of an event under zero-out, for many deltas.
+  """Returns the privacy loss of an event under zero-out.
 
-  Upper bound. Up to rounding, `loss(event).epsilon(delta)` is the `epsilon` of
-  the method 'pld'.
+  Upper bound. One result serves many deltas: up to rounding,
+  `loss(event).epsilon(delta)` is the `epsilon` of the method 'pld'.
 
   Args:
-    event: The event, stated for zero-out (see the top of this module), without
-      protocol events.
+    event: The event, without events of protocols. Its noise is stated for
+      zero-out.
 
   Raises:
     PrivacyRefusedError: If method 'pld' cannot account for the event.

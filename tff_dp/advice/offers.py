@@ -268,7 +268,7 @@ def shortened(value: float, digits: int = 6) -> float:
 
 
 def rate(setting: Setting, slots: float) -> float:
-  """Returns the participation probability that gives the wanted reports.
+  """Returns the participation probability for the wanted number of reports.
 
   The result is at most 1, and has few enough digits that people can copy it.
 

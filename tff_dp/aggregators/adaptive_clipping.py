@@ -51,18 +51,19 @@ _EXPONENT = 0x7F800000
 class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   """`CorrelatedNoiseFactory` whose clip norm follows a quantile of norms.
 
-  The server sends the clip norm of the current tree to the clients. The clip
-  norm depends only on noised values of finished trees. A client whose norm is
-  not finite in float32 counts as zero, and so as within the clip norm. The clip
-  norm, and with it the scale of the noise, changes only when a tree begins. If
-  the noise of the rounds is independent, it changes in every round.
+  The server sends the clip norm of the current tree to the clients. With its
+  update, a client sends a bit: +1/2 if its norm is within the clip norm, -1/2
+  if not. A client whose norm is not finite in float32 counts as zero, and so as
+  within the clip norm. The clip norm depends only on noised bits of finished
+  trees. It changes only when a tree begins, and the scale of the noise with it.
+  If the noise of the rounds is independent, it changes in every round.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers, clip_norm, quantile)`. `quantile` is
-  `OrderedDict(bits, buffers)`, where `bits` is the sum of the current tree's
-  noised `bits`. The state holds no un-noised data, except the keyed digests.
-  The noise of updates and the noise of bits depend on the same digests, which
-  are made from both.
+  `OrderedDict(bits, buffers)`, where `bits` is the sum of the noised means of
+  the bits over the rounds of the current tree. The state holds no un-noised
+  data, except the keyed digests. The noise of updates and the noise of bits
+  depend on the same digests, which are made from both.
 
   `measurements`: the measurements of `CorrelatedNoiseFactory`, with the
   `clip_norm` of the round, and `quantile_estimate`. This is the estimated share

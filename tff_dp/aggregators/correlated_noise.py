@@ -56,9 +56,8 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers)`. `release_id` identifies the noise that is
   added, see `release`. A state with another `release_id` is refused. `digests`
-  are 64 keyed bits for each of the latest rounds, as many as a later round may
-  draw again. They are as secret as the key. The state holds no other un-noised
-  data.
+  has 64 keyed bits for each round whose draws a later round may need. They are
+  as secret as the key. The state holds no other un-noised data.
 
   `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
   `round` and `tree_id` are public. `snr` estimates the norm of the signal over

@@ -54,7 +54,7 @@ from tff_dp.mechanisms import workloads
 
 @dataclasses.dataclass(frozen=True)
 class Ftrl:
-  """Public description of the update.
+  """Public description of the server's FTRL update.
 
   Attributes:
     learning_rate: Learning rate eta. Some papers write 1 / lambda.
@@ -114,7 +114,7 @@ class Ftrl:
 
 
 class State(NamedTuple):
-  """The state of the update. Vectors have shape [num_params].
+  """The state of the FTRL update. Vectors have shape [num_params].
 
   Attributes:
     anchor: Anchor theta_0 of the current tree.

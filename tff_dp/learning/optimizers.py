@@ -31,8 +31,8 @@ def build_momentum(
 
   ```
   v = momentum * v + g
-  w = w - learning_rate * f_t * v                    (or with Nesterov:)
-  w = w - learning_rate * f_t * (momentum * v + g)
+  w = w - learning_rate * f_t * v                     # without Nesterov
+  w = w - learning_rate * f_t * (momentum * v + g)    # with Nesterov
   ```
 
   so after round t the weights have moved by `-learning_rate * (A g)_t`. Here A

@@ -362,7 +362,7 @@ def measured(
     mechanism: mechanism_lib.Mechanism,
     pattern: patterns.ParticipationPattern,
 ) -> Row:
-  """Returns the row of a mechanism, with its errors at sigma 1.
+  """Returns the row of a mechanism, with its errors at sigma_eff = 1.
 
   Args:
     name: Name of the row.

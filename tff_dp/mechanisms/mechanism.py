@@ -35,8 +35,8 @@ class Draw(Protocol):
 
   It must depend on its arguments alone: within a tree, the same (level, index)
   always gives the same vector, and another pair gives an independent one. No
-  node is drawn before its round, see `round_of_draw`. In a graph both may be
-  scalar tensors.
+  node is drawn before its round, see `round_of_draw`. In a graph, level and
+  index may be scalar tensors.
   """
 
   def __call__(self, level, index) -> Vector:

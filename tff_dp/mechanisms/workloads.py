@@ -46,7 +46,7 @@ class Cooldown:
     _checks.in_closed(0, 1, final=self.final)
 
   def factors(self, num_rounds: int) -> np.ndarray:
-    """Returns f_1..f_n, float64, shape [num_rounds].
+    """Returns the factors of the learning rate, float64, shape [num_rounds].
 
     With m = ceil(share n), the factor is 1 up to round n - m. In round n - m +
     i, i = 1..m, it is 1 - (1 - final) i / m, which is `final` in the last
@@ -65,6 +65,8 @@ class Cooldown:
 @dataclasses.dataclass(frozen=True)
 class Workload:
   """The linear map A from the sums to the model, by default the prefix sum.
+
+  Let x_t be the sum of round t, and m_t = gamma m_{t-1} + x_t its momentum.
 
   Attributes:
     momentum: Momentum gamma, in [0, 1).
@@ -89,10 +91,11 @@ class Workload:
     return self.cooldown.factors(num_rounds)
 
   def step_coefficients(self, num_rounds: int) -> np.ndarray:
-    """Returns the first column of M, shape [num_rounds].
+    """Returns the first column of the momentum's matrix, shape [num_rounds].
 
-    Entry j is gamma^j. With Nesterov, entry 0 is 1 + gamma, and every other
-    entry j is gamma^(j+1).
+    It is the share of x_t in the steps of rounds t, t + 1, ... Entry j is
+    gamma^j. With Nesterov, entry 0 is 1 + gamma, and every other entry j is
+    gamma^(j+1).
     """
     _checks.integer_at_least(1, num_rounds=num_rounds)
     powers = float(self.momentum) ** np.arange(num_rounds + 1)

@@ -56,6 +56,10 @@ def is_heads(value: int, probability: float) -> bool:
 
   Exact for a probability of 0 or at least 2^-75, because 2^128 times such a
   float is an integer. Otherwise the error of the probability is below 2^-128.
+
+  Args:
+    value: Result of `coin`.
+    probability: Probability of heads, in [0, 1].
   """
   return value < math.ldexp(float(probability), 128)
 
@@ -63,8 +67,11 @@ def is_heads(value: int, probability: float) -> bool:
 def draw(value: int, num_choices: int) -> int:
   """Returns a choice from 0 to num_choices - 1, made by a coin.
 
-  There must be fewer than 2^32 choices. The relative error of each probability
-  is below 2^-96.
+  The choice is uniform. The relative error of each probability is below 2^-96.
+
+  Args:
+    value: Result of `coin`.
+    num_choices: Number of choices, below 2^32.
   """
   return value * num_choices // _RANGE
 

@@ -19,7 +19,7 @@ ERROR_PROBABILITY = 1e-3
 
 
 class RealisedRate(NamedTuple):
-  """The estimate of the rate after some rounds.
+  """The estimate of the rate of reports after some rounds.
 
   Attributes:
     rate: Number of reports, divided by rounds times clients.

@@ -32,7 +32,9 @@ DUMMY = -1
 
 
 class Protocol(abc.ABC):
-  """The public facts about a protocol.
+  """The public facts about a protocol in which clients decide when to come.
+
+  A run has one or more passes of the protocol, and a pass has several steps.
 
   Attributes:
     num_rounds: Number of steps T of one pass.

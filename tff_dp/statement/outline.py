@@ -94,8 +94,8 @@ class Promise(NamedTuple):
     claim: '(epsilon, delta)-differential privacy' with the numbers, or 'NO
       PRIVACY'. If groups have epsilons of their own, the numbers are in
       `groups`.
-    meaning: The sentence after `claim`: unit, relation, amplification and
-      condition. After 'NO PRIVACY' it is ' is guaranteed.'.
+    meaning: The rest of the sentence that begins with `claim`: unit, relation,
+      amplification and condition. After 'NO PRIVACY' it is ' is guaranteed.'.
     rounds: A sentence with the rounds that are done and planned.
     groups: A line with epsilon and delta for each group that has its own.
   """

@@ -156,7 +156,7 @@ def _copied(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def required_names(kind: str) -> dict[str, tuple[str, ...]]:
-  """Returns the names that each of the twelve points of a statement must have.
+  """Returns the names of the values that a statement must have, by point.
 
   Args:
     kind: The plan's kind.

@@ -76,7 +76,7 @@ class Part:
     """Delta that remains for all events together, however large epsilon is.
 
     The profile of each event is taken at `privacy_profiles.LARGEST_EPSILON`.
-    No total epsilon up to that one leaves less.
+    No total epsilon up to that value leaves less.
     """
     largest = np.array([privacy_profiles.LARGEST_EPSILON])
     rest = max(float(side(largest)[0]) for side in self.directions)
@@ -394,8 +394,8 @@ def suitable_interval(parts: Sequence[Part]) -> float:
 
   Any interval gives an upper bound. Rounding to the grid adds variance to the
   loss: for each part, at most `count` times a quarter of the squared interval.
-  The returned interval keeps this a small share of the variance, unless the
-  grid would have too many points.
+  The returned interval keeps the added variance a small share of the variance
+  of the loss, unless the grid would have too many points.
   """
   extents = [_extent(part) for part in parts]
   total = math.sqrt(
@@ -421,7 +421,7 @@ def _extent(part: Part) -> tuple[float, float]:
 
 
 def profile_of(pld) -> privacy_profiles.Profile:
-  """Returns the profile of a distribution, or of one of its directions.
+  """Returns the profile of a privacy-loss distribution, or of one direction.
 
   Upper bound. The profile of a whole distribution is the larger one of both
   directions.

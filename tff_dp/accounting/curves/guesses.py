@@ -38,6 +38,9 @@ _LARGEST = 700.0
 def right(epsilon: float, delta: float) -> float:
   """Returns the largest chance of a right guess that (epsilon, delta) allows.
 
+  The guess is which of two neighbouring data sets was used. Both are equally
+  likely beforehand.
+
   Args:
     epsilon: Epsilon of the guarantee, at least 0. It may be infinite.
     delta: Delta of the guarantee, in [0, 1].
@@ -73,9 +76,10 @@ def true_positives(profile: Profile, false_positives: float) -> float:
 
 
 def searched(epsilon_at: Callable[[float], float]) -> Profile:
-  """Returns points (epsilon, delta) of a curve, mostly where `right` is small.
+  """Returns points (epsilon, delta) of a curve, mostly where it bounds best.
 
-  The points are in the order of their epsilons.
+  The function `right` is small there. The points are in the order of their
+  epsilons.
 
   Args:
     epsilon_at: Function from a delta in (0, 1) to an epsilon that holds there.

@@ -45,12 +45,11 @@ class LocalReport:
       delta0) that hold for the report. Gaussian noise has many pairs, or none
       if delta is too small.
     is_pure: Whether there is exactly one pair and its delta0 is 0.
-    strong_clones: Pairs (name, value) of further arguments for the bound by
-      clones, which `systems.check_ins.shuffling` defines. The report of another
-      client is a clone with probability exp(-epsilon0). There are pairs only if
-      a larger probability is proven for this randomizer.
-    together: Function that returns `count` reports as one part. `None` if the
-      part follows from the profile.
+    strong_clones: Pairs (name, value): further arguments for the bound by
+      clones in `systems.check_ins.shuffling`. They make it tighter. There are
+      none if nothing more is proven for this randomizer than for any other.
+    together: Function from a number of reports to one part that holds them all.
+      `None` if the part follows from the profile.
   """
 
   profile: privacy_profiles.Profile
@@ -222,13 +221,17 @@ def gaussian(noise_multiplier: float) -> privacy_profiles.Profile:
 
 
 def strong_clone_probability(local_epsilon: float) -> float:
-  """Returns 2 / (exp(e0) + 1), for randomizers with a symmetric blanket.
+  """Returns 2 / (exp(e0) + 1), the clone probability with a symmetric blanket.
 
-  Binary randomized response and the one-bit sphere have such a blanket: a
-  distribution U with k <= dR(x)/dU <= exp(e0) k for all x, where k = 2 /
-  (exp(e0) + 1) (docs/proofs_shuffling.md, section 6). The value does not hold
-  for arbitrary randomizers (erratum of arXiv:2208.04591), in particular not for
-  Laplace noise.
+  Another client's report is a clone with this probability (`clone_probability`
+  in `systems.check_ins.shuffling`). Binary randomized response and the one-bit
+  sphere have a symmetric blanket: a distribution U with k <= dR(x)/dU <=
+  exp(e0) k for all x, where k = 2 / (exp(e0) + 1) (docs/proofs_shuffling.md,
+  section 6). The value does not hold for arbitrary randomizers (erratum of
+  arXiv:2208.04591), in particular not for Laplace noise.
+
+  Args:
+    local_epsilon: Local epsilon e0 of the randomizer R.
   """
   _checks.non_negative(local_epsilon=local_epsilon)
   return 2 / (1 + math.exp(local_epsilon))

@@ -112,6 +112,10 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
   subsampling at this epsilon (arXiv:1807.01647, theorem 2). The result is
   rounded down, but never below epsilon. A profile does not increase in epsilon,
   so its value at the result is an upper bound.
+
+  Args:
+    epsilons: Epsilons, at least 0.
+    probability: Probability of taking part, a number or an array.
   """
   epsilons = np.asarray(epsilons, np.float64)
   with np.errstate(over='ignore', divide='ignore'):
@@ -125,13 +129,14 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
 def subsampled(profile: Profile, probability: float) -> Profile:
   """Returns the profile of the mixture (1 - p) Q + p P against Q.
 
-  It is p delta(ln(1 + (E - 1) / p)), where delta is `profile`, a bound for P
-  against Q, and E = exp(epsilon). Exact if `profile` is exact: H_E of the
-  mixture is sum_o max(p (P(o) - Q(o)) - (E - 1) Q(o), 0), which equals p
-  H_{1 + (E - 1) / p}(P || Q).
+  With probability p, the output has the distribution P instead of Q. The result
+  is p delta(ln(1 + (E - 1) / p)), where delta is `profile` and E =
+  exp(epsilon). Exact if `profile` is exact: the module's H_E of the mixture is
+  sum_o max(p (P(o) - Q(o)) - (E - 1) Q(o), 0), which equals p H_{1 + (E - 1) /
+  p}(P || Q).
 
   Args:
-    profile: Profile delta of the release that is made with probability p.
+    profile: Profile of P against Q.
     probability: Probability p, in [0, 1].
   """
   if probability == 1:
@@ -222,8 +227,9 @@ def to_pld(
   One hull covers both halves of the curve, exp(epsilon) below and above 1.
 
   Args:
-    profile: Bound on H_E(P || Q), and without `reverse` on H_E(Q || P), too.
-    reverse: Bound on H_E(Q || P), for a pair that is not symmetric.
+    profile: Bound on delta as a function of epsilon, for a pair of output
+      distributions of neighbours. Without `reverse` it bounds both directions.
+    reverse: Bound for the reversed pair, if it has another one.
     largest_epsilon: Largest finite loss. Delta that remains there becomes
       infinite loss. Default: where almost no delta remains.
     interval: Interval of the grid of losses. Default: `suitable_interval`.

@@ -122,7 +122,7 @@ def epsilon_of(
 ) -> float:
   """Returns epsilon under replace-one, at delta. Upper bound.
 
-  The minimum of e1 + e2 over some splits of delta: e1 = away(d1) and e2 =
+  The minimum of e1 + e2 over some d1 below delta, where e1 = away(d1) and e2 =
   back((delta - d1) exp(-e1)).
 
   Args:

@@ -26,6 +26,9 @@ def rounding_of(log2_points: int) -> float:
 
   The bound is on the error of one point, as a share of the sum of absolute
   inputs.
+
+  Args:
+    log2_points: Binary logarithm of the number of points.
   """
   return ROUNDING * (_ROUNDING_PER_STAGE * log2_points + _ROUNDING_OF_PRODUCT)
 

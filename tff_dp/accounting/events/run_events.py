@@ -156,7 +156,7 @@ def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
 
   Args:
     event: The composition, or a single event.
-    count: Number of times that it happens.
+    count: Number of times that `event` happens.
 
   Raises:
     TypeError: If `event` is not a `DpEvent`.

@@ -191,8 +191,8 @@ def amplify(
   """Returns the certificate of an event at delta. Upper bound.
 
   Args:
-    event: A protocol, local or record event, a Gaussian or Laplace event, or a
-      composition of such events.
+    event: An event of a protocol, a local report or a record, a Gaussian or
+      Laplace event, or a composition of such events.
     delta: Delta of everything together, in the open interval (0, 1).
     bound: 'best', or the name of a bound. If that bound does not apply, or
       gives no smaller epsilon than 'none', the result is 'none', the bound

@@ -37,7 +37,7 @@ OWN_PROOFS = 'arguments of this project that were not peer reviewed'
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-  """An upper bound on the privacy loss of `count` equal events.
+  """An upper bound on the privacy loss of some number of equal events.
 
   At least one of `part` and `epsilon` is present. A call of either one may
   raise `NotApplicableError`.
@@ -52,8 +52,9 @@ class Bound:
     epsilon: Function that returns epsilon at delta if nothing else is released.
       If there is a `part`, too, the result is usually not above the part's
       epsilon.
-    is_slow: Whether 'best' leaves the bound out, unless only published proofs
-      are allowed. Such a bound is sound, and almost never the tightest.
+    is_slow: Whether the bound takes long and is almost never the tightest.
+      `amplify` leaves it out, unless it is asked for by name, or only published
+      proofs are allowed.
   """
 
   name: str
@@ -147,7 +148,8 @@ def of(
   """Returns the bounds on `count` equal events, 'none' first.
 
   Args:
-    event: A protocol, local or record event, a Gaussian or a Laplace event.
+    event: An event of a protocol, a local report or a record, or a Gaussian or
+      Laplace event.
     count: Number of events.
     delta: Delta of everything together. Some bounds are tuned for it, but they
       hold for any delta.

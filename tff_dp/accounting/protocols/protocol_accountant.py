@@ -80,8 +80,8 @@ def best_part(
   Upper bound. Several bounds may apply to the events. The profile of the part
   is the smallest of their profiles at each epsilon. Bounds that do not compose
   are left out. Slow bounds (`Bound.is_slow`) are used only with
-  `published_proofs`. Results are cached,
-  so that recent equal arguments return the same object.
+  `published_proofs`. Results are cached, so that recent equal arguments return
+  the same object.
 
   Args:
     event: A single event that has rules, not a composition of events.

@@ -129,9 +129,9 @@ def is_exact(
 ) -> bool:
   """Returns whether `squared_sensitivity` is known to be attained.
 
-  Rounding errors are ignored: a column counts as non-increasing, or as
-  non-negative, if changes of at most 1e-12 times the largest coefficient would
-  make it so. For the arguments see `squared_sensitivity`.
+  Rounding errors are ignored: coefficients count as non-increasing, or as
+  non-negative, if changes of at most 1e-12 times the largest one would make
+  them so. For the arguments see `squared_sensitivity`.
   """
   return _prepared(coefficients, pattern, restart_every)[1].is_exact
 

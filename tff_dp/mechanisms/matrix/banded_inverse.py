@@ -27,9 +27,11 @@ from tff_dp.mechanisms.matrix import toeplitz_optimization
 class BandedInverse(toeplitz.ToeplitzMechanism):
   """Public description of banded-inverse noise.
 
-  The sensitivity comes from the coefficients of C. They are the coefficients of
-  the series 1 / d(x) with d(x) = sum_j d_j x^j. The sensitivity is exact if
-  they are non-negative and never increase, as for `square_root`.
+  The noise of a tree is C^-1 z, where z holds its draws. C^-1 has p bands, with
+  the coefficients d_0, ..., d_{p-1}. The sensitivity comes from the
+  coefficients of C, which are the coefficients of the series 1 / d(x) with d(x)
+  = sum_j d_j x^j. It is exact if the coefficients of C are non-negative and
+  never increase, as for `square_root`.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.

@@ -59,7 +59,7 @@ class Key(NamedTuple):
       It is n if `max_participations` is 1.
     max_participations: Most rounds of one client.
     num_buffers: Buffers of the mechanism.
-    error: 'max' or 'mean'.
+    error: Error that was minimised, 'max' or 'mean'.
   """
 
   num_rounds: int

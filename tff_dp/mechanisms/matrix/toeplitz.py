@@ -110,7 +110,10 @@ class ToeplitzMechanism(mechanism.Mechanism):
 
 
 def next_noise(coefficients, buffers, round_in_tree, operations):
-  """Returns (noise, new buffers) of a round, by the recursion of this module.
+  """Returns (noise, new buffers) of a round.
+
+  The noise of round t is x_t = z_t - c_1 x_{t-1} - c_2 x_{t-2} - ..., where z_t
+  is the round's draw.
 
   Args:
     coefficients: Coefficients c_0 = 1, c_1, .... There are more coefficients
@@ -132,6 +135,9 @@ def next_noise(coefficients, buffers, round_in_tree, operations):
 @dataclasses.dataclass(frozen=True)
 class Toeplitz(ToeplitzMechanism):
   """Public description of Toeplitz noise.
+
+  The noise of a tree is C^-1 z, where z holds its draws and C is a
+  lower-triangular Toeplitz matrix.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
@@ -225,13 +231,15 @@ class Toeplitz(ToeplitzMechanism):
 class Banded(ToeplitzMechanism):
   """Public description of banded Toeplitz noise.
 
-  With p bands it keeps the noise of the last p - 1 rounds. It refuses a
-  participation pattern in which the rounds of a client within a tree may differ
-  by less than p.
+  The noise of a tree is C^-1 z, where z holds its draws and C is a
+  lower-triangular Toeplitz matrix with p bands. The state is the noise of the
+  last p - 1 rounds. The mechanism refuses a participation pattern in which the
+  rounds of a client within a tree may differ by less than p.
 
   Attributes:
     num_rounds: Horizon T. The aggregator refuses round T + 1.
-    coefficients: Coefficients c_0 = 1, ..., c_{p-1}, rounded to float32.
+    coefficients: First p entries c_0 = 1, ..., c_{p-1} of the first column of
+      C, rounded to float32.
     restart_every: Number of rounds per tree, or `None` for one tree over all
       rounds.
   """

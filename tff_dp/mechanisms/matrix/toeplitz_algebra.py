@@ -71,8 +71,8 @@ def square_root_coefficients(n: int) -> np.ndarray:
   """Returns the coefficients of 1 / sqrt(1 - x): the root of the prefix sum.
 
   c_0 = 1 and c_j = c_{j-1} (2j - 1) / (2j), positive and decreasing. The
-  workload of prefix sums is the series 1 / (1 - x), and the C of these
-  coefficients is the square root of this workload (arXiv:2202.11205).
+  matrix of prefix sums has the series 1 / (1 - x), so the Toeplitz matrix of
+  these coefficients is its square root (arXiv:2202.11205).
   """
   j = np.arange(1, n)
   return np.concatenate((np.ones(1), np.cumprod((2 * j - 1) / (2 * j))))[:n]
@@ -238,6 +238,8 @@ class Objective:
   ) -> tuple[float, np.ndarray, np.ndarray]:
     """Returns log(sqrt(S2 V)) and its partial derivatives by c and by d.
 
+    S2 is the squared sensitivity, and V the variance of the model's noise.
+
     Args:
       coefficients: Coefficients c, shape [n].
       inverse: First n coefficients d of 1 / c.
@@ -367,11 +369,12 @@ def accounted_error(
     pattern: patterns.ParticipationPattern,
     restart_every: Optional[int] = None,
 ) -> float:
-  """Returns sqrt(S2 V) with S2 of the run, as the accountant computes it.
+  """Returns the error sqrt(S2 V), with S2 as the accountant computes it.
 
-  Candidates are compared by this error. A search may have left the sets for
-  which the S2 of `Objective` is right. The accountant's S2 may then be an upper
-  bound.
+  S2 is the squared sensitivity of the run, and V the variance of the model's
+  noise in one tree. Candidates are compared by this error, because the S2 of
+  `Objective` is right only for some coefficients, and a search may end at
+  others. For these, the accountant's S2 may be an upper bound.
 
   Args:
     objective: Objective that computes V of one tree.

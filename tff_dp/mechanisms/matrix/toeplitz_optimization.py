@@ -96,8 +96,9 @@ def optimize_toeplitz(
   """Returns coefficients c_0 = 1, .., c_{n-1} of a C with small error.
 
   *Heuristic*. The error is at most the error of the square root, and of the
-  local minimum with as many bands as `min_index_gap` allows. S2 is exact. The
-  result has one float32 number per round of a tree.
+  local minimum with as many bands as `min_index_gap` allows. The squared
+  sensitivity of the result is known exactly. The result has one float32 number
+  per round of a tree.
 
   Args:
     pattern: Rounds in which one client may take part.
