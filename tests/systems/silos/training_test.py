@@ -562,6 +562,12 @@ class RefusalTest(parameterized.TestCase):
         clients=clients,
     )
 
+  def test_only_wrong_names_of_silos_are_named(self):
+    process, clients = silo_run.build_process(), silo_run.Clients()
+    plan = process.plan.with_availability(lambda r, silo: silo != 'west')
+    clients.client_ids = ['south', 'west']
+    self._refused(process, plan, r"client_ids=\['north'\]", clients=clients)
+
   def test_seed_of_a_schedule(self):
     process = silo_run.build_process()
     self._refused(process, process.plan, 'schedule_seed=1', schedule_seed=1)

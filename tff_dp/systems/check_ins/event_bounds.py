@@ -215,7 +215,8 @@ def _of_shuffled_check_in(
   def pair():
     if is_gaussian:
       raise privacy_profiles.NotApplicableError(
-          'it needs one (epsilon0, delta0), but Gaussian noise has a curve'
+          'it needs one (epsilon0, delta0), but Gaussian noise has many such'
+          ' pairs'
       )
     return dict(zip(('local_epsilon', 'local_delta'), report.split))
 

@@ -408,7 +408,7 @@ def _check_spam_filter(plan: DrawAndDiscardPlan) -> None:
   elif plan.num_instances < spam_filters.LEAST_INSTANCES:
     why = f'None for num_instances below {spam_filters.LEAST_INSTANCES}'
   elif others:
-    why = f'one that was calibrated for {here}, and not for {others}'
+    why = f'one that was calibrated for {here}, while this one has {others}'
   else:
     return
   raise _checks.ArgumentError('spam_filter', spam_filter, why)

@@ -377,5 +377,8 @@ def _mirrored(law: IntegerLaw) -> IntegerLaw:
 def _check_size(num_values: float, name: str, value) -> None:
   if num_values > _MOST_VALUES:
     raise _checks.ArgumentError(
-        name, value, f'noise with at most {_MOST_VALUES} probable values'
+        name,
+        value,
+        f'noise with at most {_MOST_VALUES} probable values: choose a coarser'
+        ' grid',
     )

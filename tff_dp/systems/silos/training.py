@@ -45,13 +45,14 @@ class SiloCohorts(cohorts.Cohorts):
         for name in plan.present(round_index)
     }
     ids = set(self.client_ids)
-    if not needed <= ids <= set(plan.silos):
+    wrong = sorted((needed - ids) | (ids - set(plan.silos)))
+    if wrong:
       raise _checks.ArgumentError(
           'clients.client_ids',
-          sorted(ids ^ needed),
-          f'the names of the silos of the plan, {sorted(plan.silos)}; those'
-          ' that are named here are missing or unknown. For a silo that is'
-          ' always absent, use plan.with_availability(...)',
+          wrong,
+          f'the names of the silos of the plan, {sorted(plan.silos)}, of which'
+          f' {wrong} are missing or unknown. For a silo that is always absent,'
+          ' use plan.with_availability(...)',
       )
     self._plan = plan
     self._clients = clients
