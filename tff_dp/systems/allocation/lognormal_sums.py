@@ -69,7 +69,8 @@ _LEAST_WEIGHT = 1e-40
 class LognormalSum:
   """The distributions of the sum S on a grid, under Q and P, with error bounds.
 
-  The module's docstring defines X, S, Q and P.
+  S is a sum of t lognormal terms. Under Q all terms are independent copies of
+  X. Under P one of them is drawn with weight X.
 
   Attributes:
     q_above: Bound on the probability of X > top, for a term with the
@@ -460,7 +461,7 @@ class TiltedSum:
 
 
 class LargeTerm:
-  """The distribution of S = X_1 + ... + X_t with a large term X_1.
+  """The distribution of a sum S of t lognormals X_i with a large term X_1.
 
   X_1 is in (cut, top], and the other X are in (0, top].
   """

@@ -145,9 +145,10 @@ def stationary_variance(
 ) -> float:
   """Returns the stationary spread S*(k, m) = k sigma^2 (1 - q1)/(1 - q2).
 
-  The module docstring defines the spread, q1 and q2. Exact for draw and discard
-  without gradients. The spread is k sigma^2/2 for m = 1 and tends to k sigma^2
-  for m far above k. One instance has no spread, so the result is 0.
+  Here q1 = (1 - 1/k)^m and q2 = (1 - 2/k)^m. The spread is the expected sample
+  variance of a weight over the instances. Exact for draw and discard without
+  gradients. It is k sigma^2/2 for m = 1 and tends to k sigma^2 for m far above
+  k. One instance has no spread, so the result is 0.
 
   Args:
     num_instances: Number of instances k, at least 1.

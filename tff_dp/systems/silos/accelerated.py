@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builders of accelerated noisy minibatch SGD over silos.
 
-Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779. GLZW24 is Gao, Lowy,
-Zhou and Wright, arXiv:2407.09690.
+Sources: Lowy and Razaviyayn, arXiv:2106.09779, and Gao, Lowy, Zhou and Wright,
+arXiv:2407.09690.
 
 `planning` explains the arguments that all builders share: `silos`, `sampling`,
 `l2_norm_clip` and `**options`.
@@ -42,9 +42,9 @@ def build_accelerated_mb_sgd_erm(
 ) -> process_lib.SiloProcess:
   """Returns a process of multi-pass accelerated noisy minibatch SGD.
 
-  Source: LR23, section 4. The server runs AC-SA, an accelerated method (see
-  `minibatch_schedules`), on the noisy gradients. Silos get the point w_md of
-  this method, and `get_model_weights` returns its result w_ag.
+  Source: arXiv:2106.09779, section 4. The server runs AC-SA, an accelerated
+  method (see `minibatch_schedules`), on the noisy gradients. Silos get the
+  point w_md of this method, and `get_model_weights` returns its result w_ag.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -85,9 +85,9 @@ def build_one_pass_accelerated_mb_sgd(
 ) -> process_lib.SiloProcess:
   """Returns a process of one-pass accelerated noisy minibatch SGD.
 
-  Source: LR23, algorithm 1. Every silo cuts its n_i records into R blocks of
-  K_i = floor(n_i / R) and uses each block in one round. So all messages of the
-  silo together cost a record as much as one Gaussian release.
+  Source: arXiv:2106.09779, algorithm 1. Every silo cuts its n_i records into R
+  blocks of K_i = floor(n_i / R) and uses each block in one round. So all
+  messages of the silo together cost a record as much as one Gaussian release.
   `minibatch_schedules.choose_rounds` finds R and gamma.
 
   Args:
@@ -121,9 +121,9 @@ def build_localized_mb_sgd(
     ] = None,
     **options,
 ) -> process_lib.SiloProcess:
-  """Returns a process of localized accelerated minibatch SGD (GLZW24).
+  """Returns a process of localized accelerated minibatch SGD.
 
-  Let F be the objective. Phase j = 1..J minimises
+  Source: arXiv:2407.09690. Let F be the objective. Phase j = 1..J minimises
 
       F + lambda_j / 2 |w - w_{j-1}|^2,   lambda_j = lambda 2^((j-1) exponent)
 

@@ -37,7 +37,8 @@ class PrivateMetric:
   Attributes:
     name: Key of the metric in the measurements.
     upper_bound: Bound B. Values are clipped to [0, B] in the silo.
-    share: Share f of (C / sigma)^2 that goes to the metric, in (0, 1).
+    share: Share of a message's privacy cost that goes to the metric, in (0, 1).
+      It is the f of the module docstring.
     function: Function that maps (output, label) of a batch of one record to the
       value of the metric. `None` means the model's loss.
   """

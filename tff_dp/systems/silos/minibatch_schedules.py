@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds, steps, stages and smoothing of noisy minibatch SGD over silos.
 
-All numbers here follow from public constants, never from data. LR23 is Lowy and
-Razaviyayn, arXiv:2106.09779. AC-SA is the accelerated method of Ghadimi and
-Lan, "Optimal stochastic approximation algorithms for strongly convex stochastic
-composite optimization", parts I (2012) and II (2013).
+All numbers here follow from public constants, never from data. AC-SA is the
+accelerated method of Ghadimi and Lan, "Optimal stochastic approximation
+algorithms for strongly convex stochastic composite optimization", parts I
+(2012) and II (2013).
 
 Rounds r are 1-based, arrays 0-based. F is the objective, F_i the part of silo i
 in it, beta the smoothness and mu the strong convexity of F. F* is the minimum
@@ -46,13 +46,15 @@ def accelerated_coefficients(
 ) -> Coefficients:
   """Returns the coefficients of AC-SA in each round of one stage.
 
-  With a = 2 / (r + 1), e = 4 gamma / (r (r + 1)) and den = e + (1 - a^2) mu,
+  In round r = 1, 2, ... and with a = 2 / (r + 1), e = 4 gamma / (r (r + 1)) and
+  den = e + (1 - a^2) mu,
 
       w_md = ((1-a) (mu+e) / den) w_ag + (a ((1-a) mu + e) / den) w
       w    = Proj((a mu w_md + ((1-a) mu + e) w - a g) / (mu + e))
       w_ag = a w + (1-a) w_ag
 
-  Source: LR23, algorithm 1. In round 1, a is 1, so the old w_ag is forgotten.
+  where g is the mean message. In round 1, a is 1, so the old w_ag is forgotten.
+  Source: arXiv:2106.09779, algorithm 1.
 
   Args:
     num_rounds: Number of rounds of the stage.
@@ -81,9 +83,10 @@ def accelerated_coefficients(
 def accelerated_bound(num_rounds, *, gamma, diameter: float, variance):
   """Returns a bound on E F(w_ag) - F* after one stage of AC-SA.
 
-  The bound is 2 gamma D^2 / (R (R+1)) + V^2 (2R+1) / (6 gamma), for a convex F
-  and gamma >= 2 beta. Source: Ghadimi and Lan (2012), theorem 1, for F without
-  a nonsmooth part. `num_rounds`, `gamma` and `variance` may be arrays.
+  F is the objective, F* its minimum, and w_ag the result of the stage. The
+  bound is 2 gamma D^2 / (R (R+1)) + V^2 (2R+1) / (6 gamma), for a convex F and
+  gamma >= 2 beta. Source: Ghadimi and Lan (2012), theorem 1, for F without a
+  nonsmooth part. `num_rounds`, `gamma` and `variance` may be arrays.
 
   Args:
     num_rounds: Number of rounds R.
@@ -123,10 +126,11 @@ def round_variance(
     example_variance: float,
     silo_variance: float,
 ):
-  """Returns a bound on V^2 = E |g - grad F|^2 of the mean of the messages.
+  """Returns a bound on V^2 = E |g - grad F|^2 for the mean g of the messages.
 
-  Upper bound, for fresh records and `num_available` silos drawn without
-  replacement (LR23, lemma E.5):
+  F is the objective, the mean of the F_i of the silos. Upper bound, for fresh
+  records and `num_available` silos drawn without replacement
+  (arXiv:2106.09779, lemma E.5):
 
       phi^2 / (M K) + (1 - (M-1)/(N-1)) upsilon^2 / M + d sigma^2 / M
 
@@ -255,7 +259,8 @@ def choose_smoothing(
       strongly convex  mu M min{n, eps^2 n^2 / (d ln(1/delta))}
 
   The bias of the envelope is at most L^2 / (2 b). With this b, the bound on the
-  bias is as large as the optimal risk (LR23), up to constants and logarithms.
+  bias is as large as the optimal risk (arXiv:2106.09779), up to constants and
+  logarithms.
 
   Args:
     num_records: Number of records n.
@@ -310,7 +315,8 @@ def multi_stage_schedule(
 ) -> tuple[Stage, ...]:
   """Returns the stages of multi-stage AC-SA, which halve the gap F(w) - F*.
 
-  With Delta_k = Delta_0 2^-k, stage k has
+  F is the objective, and F* its minimum. With Delta_k = Delta_0 2^-k, stage k
+  has
 
       R_k     = ceil max{4 sqrt(2 beta/mu), 64 V^2 / (3 mu Delta_{k-1})}
       gamma_k = max{2 beta, sqrt(mu V^2 R_k (R_k+1) (2 R_k+1)

@@ -45,8 +45,9 @@ def build_sgd_finalizer(
 
       w_{r+1} = Proj(w_r - eta_r (g + lambda (w_r - w_0)))
 
-  Source: arXiv:2106.09779, algorithm 2. `average` is over w_0..w_{R-1}, the
-  models at which gradients were taken. `averaged_result` returns it.
+  Here g is the mean of the messages of round r. `average` is over w_0..w_{R-1},
+  the models at which gradients were taken. `averaged_result` returns it.
+  Source: arXiv:2106.09779, algorithm 2.
 
   Args:
     weights_type: Type of the model's weights.
@@ -113,7 +114,7 @@ def _averaged(average, num_rounds: int, step, state, weights) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class Leg:
-  """Stages of AC-SA around one centre.
+  """Stages of AC-SA, see `minibatch_schedules`, around one centre.
 
   Attributes:
     stages: Stages in order.

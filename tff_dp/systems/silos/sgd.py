@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builders of plain noisy minibatch SGD, and of local SGD, over silos.
 
-Sources: LR23 is Lowy and Razaviyayn, arXiv:2106.09779.
+Source: Lowy and Razaviyayn, arXiv:2106.09779.
 
 `planning` explains the arguments that all builders share: `silos`, `sampling`,
 `l2_norm_clip` and `**options`.
@@ -52,12 +52,13 @@ def build_noisy_mb_sgd(
     regularization: float = 0.0,
     **options,
 ) -> process_lib.SiloProcess:
-  """Returns a process of noisy minibatch SGD (LR23, algorithm 2).
+  """Returns a process of noisy minibatch SGD.
 
       w_{r+1} = Proj(w_r - eta_r (mean of the messages at w_r
                                   + lambda (w_r - w_0)))
 
-  With `DisjointBlocks` this is plain one-pass SGD.
+  With `DisjointBlocks` this is plain one-pass SGD. Source: arXiv:2106.09779,
+  algorithm 2.
 
   Args:
     model: A `FunctionalModel`, see `planning`.
@@ -125,11 +126,12 @@ def build_isrl_local_sgd(
     constraint: Optional[constraints.Constraint] = None,
     **options,
 ) -> process_lib.SiloProcess:
-  """Returns a process of ISRL-DP local SGD (LR23, appendix I), a baseline.
+  """Returns a process of ISRL-DP local SGD, a baseline.
 
   Every step of a silo is on one record, drawn uniformly from its n records, and
   has noise for the sensitivity 2C, with clip norm C. The accounting counts
-  num_local_steps times R steps, each at sampling rate 1/n.
+  num_local_steps times R steps, each at sampling rate 1/n. Source:
+  arXiv:2106.09779, appendix I.
 
   Args:
     model: A `FunctionalModel`, see `planning`.

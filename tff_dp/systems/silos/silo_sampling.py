@@ -65,7 +65,7 @@ class Sampling(abc.ABC):
 
     Args:
       num_records: Number of records n.
-      noise_multiplier: Multiplier sigma K / C.
+      noise_multiplier: Noise std on the sum over a batch, over the clip norm.
       published_proofs: Whether to use the bound from joint convexity alone.
     """
 
@@ -243,7 +243,7 @@ def poisson_profile(
   have a larger H_E (docs/proofs_silos.md, proposition 1).
 
   Args:
-    noise_multiplier: Multiplier s.
+    noise_multiplier: Noise std s on the sum over a batch, over the clip norm.
     rate: Sampling probability q, in (0, 1].
   """
   _checks.positive(noise_multiplier=noise_multiplier)
@@ -293,7 +293,7 @@ def convex_profile(
   in which some rounds have one direction and some have the other.
 
   Args:
-    noise_multiplier: Multiplier s.
+    noise_multiplier: Noise std s on the sum over a batch, over the clip norm.
     rate: Sampling probability q, in (0, 1].
   """
   _checks.positive(noise_multiplier=noise_multiplier)
@@ -317,7 +317,8 @@ def epsilon(
     sampling: Rule that chooses the batch of each round.
     num_records: Number of records n.
     num_rounds: Number of rounds R.
-    noise_multiplier: Multiplier sigma K / C. 0 gives infinity.
+    noise_multiplier: Noise std on the sum over a batch, over the clip norm. 0
+      gives infinity.
     delta: Target delta, in (0, 1).
     published_proofs: Whether to use only published bounds, as in
       `Sampling.profile`.
@@ -386,7 +387,8 @@ def gaussian_epsilon(
   smaller by the factor sqrt(count).
 
   Args:
-    noise_multiplier: Multiplier sigma K / C, above 0.
+    noise_multiplier: Noise std on the sum over a batch, over the clip norm,
+      above 0.
     count: Number of messages.
     delta: Target delta, in (0, 1).
   """
