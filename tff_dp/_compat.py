@@ -470,7 +470,7 @@ def check_environment() -> list[Finding]:
 
 
 def causes(findings: list[Finding]) -> str:
-  """Returns text that names what is broken, each item once, or '' if nothing.
+  """Returns text that names each broken item once, '' if none is broken.
 
   If Python or the platform is wrong, the text names nothing else.
   """
@@ -565,10 +565,10 @@ def is_keras3_model(value: object) -> bool:
 
 @functools.cache
 def _explain_keras3() -> None:
-  """Makes errors of TFF about a Keras 3 model name our function for it.
+  """Lets TFF's errors about a Keras 3 model refer to our function for it.
 
-  TFF's functions for Keras 2 models otherwise say only that they expected
-  another type. Checked with TFF 0.87.0.
+  TFF's own errors say only that another type is expected. Checked with TFF
+  0.87.0.
   """
   models = importlib.import_module('tensorflow_federated').learning.models
   for name in ('from_keras_model', 'functional_model_from_keras'):

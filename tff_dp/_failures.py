@@ -20,8 +20,8 @@ _OURS = 'tff_dp: '
 _SAID = re.compile(rf'\[{_OURS}([^\]]*)\]')
 # What to try where clients' work failed.
 WAY_OUT = (
-    'Leave bad examples out with a filter, see docs/training.md: perhaps a label'
-    " that is none of the model's classes."
+    "Perhaps a label is none of the model's classes. A filter leaves bad"
+    ' examples out, see docs/training.md.'
 )
 
 
@@ -155,8 +155,9 @@ def _secret_trace(error: BaseException) -> str:
 def log(path: os.PathLike, error: BaseException, *, context: str = '') -> None:
   """Appends the trace of an error to a file under `secret/`, if possible.
 
-  If that works, adds a note with the file's name to the error. If clients' work
-  failed, another note says what to try. The trace may show clients' data.
+  If that works, adds a note with the file's name to the error. A
+  `ComputationError` also gets a note that says what to try, in either case.
+  The trace may show clients' data.
 
   Args:
     path: Path of the file.

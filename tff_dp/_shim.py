@@ -217,7 +217,7 @@ class _LoaderInside(importlib.abc.Loader):
 def _execute(loader, module) -> None:
   """Runs a module by its own loader, and leaves that loader in the module.
 
-  Readers of the package's resources need it later.
+  Code that reads resources of the package needs the loader later.
   """
   module.__loader__ = module.__spec__.loader = loader
   loader.exec_module(module)

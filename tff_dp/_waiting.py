@@ -23,7 +23,7 @@ def saying(what: str, *, mode: str = 'auto', stream=None) -> Iterator[None]:
   """Shows `what ... 7 s` while its block runs, and removes it afterwards.
 
   Args:
-    what: What the block does, as 'importing TensorFlow Federated'.
+    what: Activity of the block, such as 'importing TensorFlow Federated'.
     mode: Display as for `tff_dp.program.train`. 'plain' and 'quiet' show
       nothing.
     stream: Stream to write to. Default: stderr. If it is no terminal, nothing

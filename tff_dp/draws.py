@@ -19,7 +19,7 @@ has finitely many values, so it differs from its distribution in two ways.
 | `integrations.noise` | adapters for other stacks | standard normal | 36.4 |
 | `streams.laplace` | Laplace reports | Laplace, scale 1 | 699 |
 | `streams.bits` below a threshold | one-bit reports, randomized response | coins of 64 bits, rounded to the private side | nowhere: finitely many outputs |
-| `streams.bits` in a table | noise of integers in secure sums | weights of 62 bits | 14 standard deviations or less: the plan counts the distance |
+| `streams.bits` in a table | noise of integers in secure sums | weights of 62 bits | 14 standard deviations or less: the plan counts the total variation |
 | `coins.is_heads` | whether a client takes part | coins of 128 bits | nowhere |
 | `streams.uniforms` below a rate | records that a client samples | coins of 52 bits | nowhere |
 | `streams.raw_normals` | directions of one-bit reports, the start of a pool | none that a guarantee rests on | 5.68 |

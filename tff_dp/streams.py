@@ -169,8 +169,7 @@ def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
 @functools.lru_cache(maxsize=1024)
 def _normals_function(shape: tuple[int, ...], dtype: tf.DType):
-  """Returns `normals` of one shape, traced once for all graphs with its draws.
-  """
+  """Returns `normals` for one shape and dtype, traced once for all graphs."""
 
   @tf.function(
       input_signature=[tf.TensorSpec([2], tf.int64)], autograph=False
@@ -320,9 +319,9 @@ def node_normals(
   Args:
     tree_key: Key of one tree: a domain key with the tree's id folded in.
     num_params: Length of each draw.
-    digest_of_round: Function from a round of the tree, counted from 1, to the
-      scalar int64 that its draws depend on. `None` for draws that protect no
-      data.
+    digest_of_round: Function from a round of the tree, counted from 1, to a
+      scalar int64, on which the draws of the round depend. `None` for draws
+      that protect no data.
 
   Returns:
     A `mechanisms.mechanism.Draw` of float32 vectors, shape [num_params].

@@ -187,17 +187,17 @@ def _built(name: str, where: str | None) -> Any:
 
   _compat.require_tff()
   try:
-    build = getattr(importlib.import_module(module), function)
+    loaded = importlib.import_module(module)
   except ModuleNotFoundError as error:
     if error.name != module.partition('.')[0] and error.name != module:
       raise
     raise _checks.ArgumentError(
         name, where, f'a module that Python finds from here; {error}'
     ) from error
-  except AttributeError as error:
-    raise _checks.ArgumentError(
-        name, where, f'a function of {module}; {error}'
-    ) from error
+  build = getattr(loaded, function, None)
   if not callable(build):
-    raise _checks.ArgumentError(name, where, 'a function without arguments')
+    raise _checks.ArgumentError(
+        name, where, f'a function without arguments; {module} has no function'
+        f' {function}'
+    )
   return build()

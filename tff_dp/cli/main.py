@@ -200,8 +200,8 @@ def run_of(arguments: argparse.Namespace) -> Any:
 def _with_events(words: list[str]) -> list[str]:
   """Returns the words, with `--events` inserted before the path of a run.
 
-  Only `account` and `statement` can have a path there. A path that does not
-  exist has a slash.
+  Only `account` and `statement` can have a path there. A word is a path if it
+  exists as one or has a slash, and does not name a kind of runs.
   """
   takes_events = words[:1] in (['account'], ['statement'])
   if takes_events and len(words) > 1 and not words[1].startswith('-'):
@@ -331,7 +331,8 @@ def _statement(arguments: argparse.Namespace) -> int:
 
 
 def _naming(arguments: argparse.Namespace):
-  """Returns a context whose errors name the flag or the file."""
+  """Returns a context manager: errors in its block name the flag or the file.
+  """
   if arguments.kind is not None:
     return errors.named_as_flags(_flags_of(arguments.kind).FLAGS)
   # pylint: disable-next=g-import-not-at-top

@@ -61,7 +61,7 @@ def write_errors(path: str, rows: Sequence[choice.Row], *, at: str) -> None:
   Args:
     path: The file.
     rows: Rows to draw, one for each mechanism.
-    at: Text for the title that says at which privacy the errors are compared.
+    at: Privacy at which the errors are compared, as text for the title.
   """
   figure, (axes,) = _axes.figure(8.0, 5.0)
   for index, row in enumerate(rows):

@@ -195,7 +195,7 @@ def write_plot(
 
   Args:
     arguments: The flags.
-    kind: Kind of runs, which says what is on the horizontal axis.
+    kind: Kind of runs, with the flag on the horizontal axis.
     plan_of: Function that returns the plan of some flags.
   """
   varied, passes = kind.varied, plan_of(arguments).num_passes

@@ -106,11 +106,13 @@ def bind(
     type_spec: Type of the argument, or None if there is no argument.
 
   Raises:
-    TypeError: If a part does not match its type.
+    TypeError: If a part does not match its type. The values in a list of
+      clients are not checked here, but in `ClientList.flat`.
     ValueError: If two lists of clients differ in length.
     UnsupportedComputationError: If a part is a data descriptor, which names
-      data and does not hold it. Also if a dataset in a part that is not a list
-      of clients cannot be used here, see `values.from_python`.
+      data and does not hold it. Also if a part is a single value, for the
+      server or for all clients, and its dataset cannot be used here, see
+      `values.from_python`.
   """
   single, clients = {}, {}
   for node in nodes:

@@ -112,8 +112,8 @@ class Call:
       num_clients: Number of clients.
       executor: Executor with a thread for every worker.
       max_clients_per_call: Largest number of clients of a chunk.
-      count: Function that is told, from any thread, how many clients ran in
-        which way.
+      count: Function that receives one of `PATHS` and the number of clients
+        that have run in this way. Any thread may call it.
     """
     self._program = program
     self._given = given
@@ -199,7 +199,7 @@ class Call:
     return values.fresh(self._single[symbolic])
 
   def _unpack(self, nodes, skeletons, tensors, target: dict) -> None:
-    """Cuts a flat list of tensors. The part of each node goes to `target`."""
+    """Cuts a flat list of tensors, and stores each node's part in `target`."""
     start = 0
     for node, skeleton in zip(nodes, skeletons):
       end = start + len(values.flat_specs(skeleton))
@@ -230,12 +230,12 @@ class Call:
     """Does a pass, and returns the sums of each share as flat lists of tensors.
 
     A share is the clients of one worker. Client values that the call needs
-    later go to `_kept`. All other work of a call is the server's. A subclass
-    that runs clients elsewhere overrides only this method.
+    later go to `_kept`. Only this method runs clients, so a subclass that runs
+    them elsewhere overrides it alone.
 
     Args:
       number: Number of the pass, from 1.
-      zeros: Sums before the first client.
+      zeros: Sums before the first client, as flat tensors.
       failures: Receives the errors of clients.
     """
     num_workers = min(len(self._program.worker_devices), self._num_clients)
@@ -287,7 +287,7 @@ class Call:
   def _work_on(
       self, number, worker, chunk, server_inputs, accumulators, failures
   ):
-    """Returns the accumulators after a chunk, in which clients may fail."""
+    """Returns the accumulators after a chunk. Failures go to `failures`."""
     # Clients with lower numbers may still come.
     if self._is_cancelled or failures.is_beyond(chunk.clients[0]):
       return accumulators
@@ -335,10 +335,10 @@ class Call:
     return leaves
 
   def _work_on_chunk(self, number, worker, chunk, server_inputs, accumulators):
-    """Returns the accumulators after a chunk, or None if nothing was done.
+    """Returns the accumulators after a chunk, or None.
 
-    Nothing is done if no function runs such a chunk, or if the function failed.
-    Its clients then run one by one.
+    None means that the clients must run one by one, from the same accumulators:
+    there is no function for such a chunk, or the function failed.
 
     Raises:
       ResourceExhaustedError: The memory does not hold so many clients at once.
@@ -373,8 +373,8 @@ class Call:
   ):
     """Returns the accumulators after these clients.
 
-    The work stops at a client that fails, at a client behind one that failed
-    elsewhere, and when the call is cancelled.
+    The work stops if a client fails. It also stops if a client with a smaller
+    number has failed in another worker, and if the call is cancelled.
     """
     one_pass = self._program.schedule.passes[number - 1]
     function = self._program.client_pass(number, worker)

@@ -18,8 +18,8 @@ class UnsupportedComputationError(NotImplementedError):
   """A computation contains something that our contexts cannot run.
 
   Attributes:
-    construct: Unsupported construct.
-    instead: Replacement for it.
+    construct: Name of the part that cannot run.
+    instead: Name of a part that works in its place.
   """
 
   def __init__(

@@ -183,7 +183,7 @@ class _InProcessContext:
 
   @property
   def num_traces(self) -> int:
-    """Number of graphs traced for the living computations."""
+    """Number of graphs traced for the computations that still exist."""
     return self._engine.num_traces
 
   @property

@@ -160,8 +160,8 @@ class _Drawn(NamedTuple):
 def _measure(initialize, next_computation, plan, seconds) -> list[Finding]:
   """Returns the findings about the keys and the noise.
 
-  It runs rounds from many states with new keys. Their data are the same, except
-  the clients' keys.
+  It runs rounds from many states, each with new keys. All rounds have the same
+  data, except for the clients' keys.
   """
   if not systems.of(plan.kind).training().is_private:
     return [
@@ -342,8 +342,8 @@ def _check_central(drawn: _Drawn, next_computation, plan) -> str:
   expected = 1, 1, int(_is_adaptive(plan))
   if found != expected:
     raise verification.Wrong(
-        f'a round marks {found} vectors, digests and shares as noised, expected'
-        f' {expected}'
+        f'a round marks {found} values as noised (vectors, digests, shares of'
+        f' clients), expected {expected}'
     )
   odd = noise.constant_bits(words[0])
   if odd:

@@ -155,7 +155,10 @@ def _seen(degrees: int, least: float) -> float:
 
 
 def _largest_correlation(columns: np.ndarray) -> tuple[float, float]:
-  """Returns the largest correlation of two columns, and its bound."""
+  """Returns (largest absolute correlation of two columns, its bound).
+
+  Independent columns exceed the bound with probability at most `_SHARE`.
+  """
   num, num_columns = columns.shape
   if num_columns < 2:
     return 0.0, 1.0

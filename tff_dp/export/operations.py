@@ -67,9 +67,9 @@ def check_computation(proto: Any) -> None:
     proto: A `Computation` proto of TFF, as read from a file.
 
   Raises:
-    NotAllowedError: If a graph of the computation is not allowed, see
-      `check_graph`, or one of its federated operators or other parts. The
-      message names the first fault.
+    NotAllowedError: If a graph, a federated operator or another part of the
+      computation is not allowed (see `check_graph`). The message names the
+      first fault.
   """
   for part in process_files.parts(proto):
     kind = part.DESCRIPTOR.full_name
@@ -202,8 +202,8 @@ def _check_attributes(attributes: Mapping[str, Any], known) -> None:
       size = math.prod(dimension.size for dimension in tensor.tensor_shape.dim)
       if size > max(_MOST_EQUAL_NUMBERS, len(tensor.tensor_content)):
         raise NotAllowedError(
-            f'a constant stands for {size} numbers, which are not written out:'
-            f' more than {_MOST_EQUAL_NUMBERS}'
+            f'a constant repeats a number {size} times, and at most'
+            f' {_MOST_EQUAL_NUMBERS} are allowed'
         )
 
 

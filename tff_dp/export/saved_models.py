@@ -145,7 +145,8 @@ def _savers(graph) -> frozenset[tuple[str, str]]:
     arguments = [each.name for each in function.signature.input_arg]
     if arguments[:1] != [_PREFIX]:
       raise operations.NotAllowedError(
-          f'{scope} does not take the name of its file as the first argument'
+          f'the function {scope} saves or restores a file, but its first'
+          " argument is not the file's name"
       )
     for node in function.node_def:
       if node.op in _SAVERS:

@@ -4,8 +4,8 @@
 
 The marks are the ones that `data_flow` trusts, in the graph of a computation or
 in a function that it calls. `tapped` makes a graph return the marked values.
-`Rounds` runs the computations of a process one by one, without an engine, since
-engines cannot return them.
+`Rounds` runs the computations of a process one by one, without a TFF context,
+because a context returns only the results of the process.
 
 This runs graphs. Use it only for graphs that were checked, in a process that
 may run them.
@@ -36,8 +36,8 @@ def tapped(
 ) -> tuple[tf.compat.v1.GraphDef, list[str]]:
   """Returns a copy of a graph, and the names of its marked tensors.
 
-  A marked value inside a function is made a further output of the copy's calls
-  of that function, so that its name stands for a tensor of the graph itself.
+  If a marked value is inside a function, the calls of that function also return
+  it in the copy. So every name stands for a tensor of the graph itself.
   """
   changed = tf.compat.v1.GraphDef()
   changed.CopyFrom(graph_def)

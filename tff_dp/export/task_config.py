@@ -6,8 +6,8 @@ ODP's server (odp-federatedcompute) builds the process itself, from a functional
 model and a `TaskConfig`. It knows four TFF aggregators. Our plans can express
 three of them: the fixed Gaussian, the adaptive Gaussian, and one tree. The
 fields below are from its `task_builder.proto` and `common.proto`, last compared
-at revision 76145df. The text is written without its classes, which require TFF
-0.68.
+at revision 76145df. The text is written without ODP's classes, which require
+TFF 0.68.
 
 ODP has its own accounting, which is stated beside our epsilon. For Gaussians,
 it assumes Poisson sampling from three million clients, with the report goal as

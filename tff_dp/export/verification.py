@@ -185,7 +185,9 @@ def _check_files(root: pathlib.Path, manifest) -> str:
     raise Wrong(f'{unknown[0]} is no file of a bundle, and may hold anything')
   for name in bundle.PARTS:
     if (name in manifest['absent']) == bundle.has(manifest, name):
-      raise Wrong(f'{name} must be there or said to be absent, and not both')
+      raise Wrong(
+          f'{name} must be either there or listed as absent in the manifest'
+      )
   for name in bundle.ALWAYS:
     if name in manifest['absent']:
       raise Wrong(f'{name} is absent, but every bundle has it')

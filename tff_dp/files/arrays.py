@@ -73,10 +73,15 @@ def check_like(found: Mapping[str, Any], like: Mapping[str, Any]) -> None:
       for each in (found, like)
   )
   for name in {**expected, **found}:
-    if found.get(name) != expected.get(name):
-      raise ValueError(
-          f'{name!r} is {found.get(name)}, expected {expected.get(name)}'
-      )
+    one, other = found.get(name), expected.get(name)
+    if one != other:
+      raise ValueError(f'{name!r} is {_said(one)}, expected {_said(other)}')
+
+
+def _said(type_and_shape: tuple[str, tuple[int, ...]] | None) -> str:
+  if type_and_shape is None:
+    return 'absent'
+  return '{} of shape {}'.format(*type_and_shape)
 
 
 @contextlib.contextmanager

@@ -108,8 +108,8 @@ class WriteAheadRecord:
         then the earlier cohort has left no trace.
 
     Raises:
-      PrivacyRefusedError: If the round had begun with another cohort, which
-        `replaces` does not allow to change, or may have been released.
+      PrivacyRefusedError: If the round may have been released. Also if it had
+        begun with another cohort, unless `replaces` allows that.
       ArgumentError: If `round_index` is outside of its range.
       OSError: If the line cannot be stored, as on a full disk.
     """

@@ -21,20 +21,20 @@ def connected(
     timeout: float,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> list[str]:
-  """Returns the connected clients of the next round's cohort.
+  """Returns the members of the next round's cohort that are connected.
 
-  If the round had begun before a restart, this waits for the same cohort. No
-  other client replaces a member that does not come back, and the missing
+  The cohort is selected among the connected clients. A round that had begun
+  before a restart keeps its cohort, and this function waits for the members.
+  No other client replaces a member that does not come back. The missing
   member's participation still counts.
 
   Args:
-    rounds: Rounds of the server. They select and charge the cohort as soon as
-      `at_least` clients are connected. If the wait is stopped before, nobody
-      is charged.
+    rounds: Rounds of the server, which select and charge the cohort.
     client_ids: Function that returns the ids of the connected clients.
-    at_least: Number of connected clients at which the round begins. The wait
-      for them has no time limit.
-    timeout: Seconds to wait for the members of the cohort, once it is selected.
+    at_least: Number of connected clients at which the cohort is selected. The
+      wait for them has no time limit. If it is stopped, nobody is charged.
+    timeout: Seconds to wait for missing members of the cohort. Only a round
+      that had begun before a restart can miss members.
     is_stopped: Function that returns whether to stop waiting. The result is
       then empty.
 

@@ -29,9 +29,9 @@ try:
   from flwr.serverapp.strategy import Strategy
 except ImportError as error:
   raise ImportError(
-      'a Flower strategy needs Flower 1.41, which cannot be installed'
-      ' beside TensorFlow Federated: in a checkout of tff_dp, make'
-      ' environment-flower, or install requirements.flower.lock as'
+      'a Flower strategy needs Flower 1.41, which cannot be installed beside'
+      ' TensorFlow Federated: in a checkout of tff_dp run `make'
+      ' environment-flower`, or install requirements.flower.lock as'
       ' docs/integrations.md says'
   ) from error
 

@@ -36,9 +36,8 @@ class NoiseState(NamedTuple):
     key: The root key, 128 bits.
     tree_id: Number of trees that were begun before this one.
     round_in_tree: Number of rounds done in the tree.
-    digests: Digests of the last rounds, 16 bytes each. The noise of these
-      rounds can be drawn again. In a list of n, a new digest replaces the one
-      from n rounds ago in its tree, or one of an earlier tree.
+    digests: Digests of the last n rounds, 16 bytes each. The noise of these
+      rounds can be drawn again. Round r of a tree writes entry (r - 1) mod n.
     buffers: Memory of the mechanism, float64 vectors.
   """
 

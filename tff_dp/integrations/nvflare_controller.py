@@ -21,8 +21,9 @@ try:
 except ImportError as error:
   raise ImportError(
       'an NVFlare controller needs NVFlare 2.9, in an environment without'
-      ' TensorFlow Federated: in a checkout of tff_dp, make environment-nvflare,'
-      ' or install requirements.nvflare.lock as docs/integrations.md says'
+      ' TensorFlow Federated: in a checkout of tff_dp run `make'
+      ' environment-nvflare`, or install requirements.nvflare.lock as'
+      ' docs/integrations.md says'
   ) from error
 
 from tff_dp import _checks

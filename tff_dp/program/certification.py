@@ -138,9 +138,8 @@ def certify(process: Any, plan: base.Plan | None = None) -> Certificate:
       names. The builders of `tff_dp.learning` keep it in `process.plan`. An
       aggregator made by `plan.aggregator()` names it in its graph. You must
       pass the plan if it is a `NonPrivatePlan` or a result of
-      `with_availability`. You must also pass it if another Python process made
-      the aggregator, or if this one has made aggregators of 32 other plans
-      since.
+      `with_availability`. You must also pass it if the aggregator was made in
+      another Python process, or before aggregators of 32 other plans.
 
   Raises:
     ArgumentError: If `process` is not a `LearningProcess`, if `plan` is not a
@@ -276,8 +275,8 @@ def _plan_of(flow) -> base.Plan:
         'plan',
         None,
         'the plan of the process, as in train(process, clients, plan=plan,'
-        f' ...): no {which} has made its aggregator, by plan.aggregator(), in'
-        ' this Python process lately',
+        f' ...): no {which} has made its aggregator in this Python process by'
+        ' plan.aggregator(), or many other plans have made theirs since',
     )
   return plan
 

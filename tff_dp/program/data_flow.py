@@ -160,7 +160,7 @@ def _placements(type_spec) -> set:
 
 
 class _Tracer(interpreter.Interpreter):
-  """Evaluates building blocks. Traces stand for a value without structure."""
+  """Evaluates building blocks. A value without structure is its traces."""
 
   def __init__(self, presence: Traces):
     self.releases, self.sent, self.asked = [], _NONE, _NONE
@@ -266,8 +266,9 @@ class _Tracer(interpreter.Interpreter):
   def _sent(self, traces: Traces) -> Traces:
     """Returns the traces of a value after the server sent it to clients.
 
-    Traces of aggregates are added to `Flow.sent`. If presence is secret, that a
-    client holds the value counts as data of the client.
+    Traces of aggregates are added to `Flow.sent`. If it is secret who takes
+    part, the result also has the client's own trace, because a client that
+    holds the value takes part.
     """
     self.sent |= traces - _OWN
     return traces | self._presence
@@ -366,7 +367,8 @@ class _Graph:
     return [look_up(tensor) for tensor in results]
 
   def _outputs(self, node, inputs: list[Traces]) -> list[Traces]:
-    """Returns the traces of each output, or one set for all outputs."""
+    """Returns the traces of each output. A list of one set is for all outputs.
+    """
     if node.op in _CALLS:
       function = self._functions[node.attr['f'].func.name]
       names = [argument.name for argument in function.signature.input_arg]

@@ -46,7 +46,11 @@ class InterruptGuard:
     self._previous = {}
 
   def stopped(self, message: str) -> BaseException:
-    """Returns the exception to raise after the requested end."""
+    """Returns the exception that the caller raises when it has stopped.
+
+    Args:
+      message: Sentence that says what was stopped.
+    """
     return _stopped(self._first, message)
 
   def __enter__(self) -> 'InterruptGuard':

@@ -380,9 +380,9 @@ class _Process:
           f'the state is not the one after round {loop.rounds_done} of the loop',
           why='a state that runs twice gives two releases of one round, and the'
           ' ledger counts one',
-          way_out='state = loop.state, and with run_training_process'
-          ' program_state_manager=loop.state_manager, which restores it; a new'
-          ' run needs another output_dir',
+          way_out='pass loop.state; run_training_process does so if it gets'
+          ' program_state_manager=loop.state_manager; a new run needs another'
+          ' output_dir',
       )
     return loop.next(cohort)
 

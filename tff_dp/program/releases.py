@@ -72,11 +72,12 @@ def make_row(
     uncovered: Collection[tuple] = (),
     keeps_client_metrics: bool = True,
 ) -> Row:
-  """Returns the row of one round. It has scalars only, and leaves out others.
+  """Returns the row of one round, which has only scalars.
 
   Args:
     round_index: 1-based index of the round.
-    round_metrics: Nested metrics of a `tff.learning` process.
+    round_metrics: Nested metrics of a `tff.learning` process. Those that are
+      not scalars are left out.
     released: Further metrics that are public, or covered by the guarantee. All
       must be numbers.
     not_covered: Further metrics that are neither public nor covered. All must

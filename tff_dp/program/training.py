@@ -90,15 +90,15 @@ def train(
       pays most.
     plan: Plan of the process. Default: the one that the process names. You must
       pass the plan if it is a result of `with_availability`. You must also pass
-      it if another Python process made the aggregator, or if this one has made
-      aggregators of 32 other plans since. Pass a `NonPrivatePlan` to train any
+      it if the aggregator was made in another Python process, or before
+      aggregators of 32 other plans. Pass a `NonPrivatePlan` to train any
       process without privacy.
     epsilon_budget: Budget at `delta`. The round that would exceed it is
       refused. Default: no budget.
     evaluate_fn: Function from model weights to metrics. The metrics are
       released, so it may use public or held-out data, but no data of clients
       in training. If the process keeps an average of its models, that average
-      is evaluated too, as `averaged_...`.
+      is evaluated too. The names of its metrics begin with `averaged_`.
     rounds_per_eval: Rounds from one evaluation to the next. The last round is
       evaluated too.
     total_rounds: Round after which to stop. Default: the last of the plan.

@@ -230,8 +230,8 @@ class Shards:
     if tries > self._max_retries:
       raise ClusterError(
           f'shard {shard} was tried {tries} times, and its worker was lost each'
-          f' time ({error}). A worker is also lost when it runs out of memory.'
-          ' Smaller shards take less time, but they need as much memory.'
+          f' time ({error}). A worker is also lost when it runs out of memory:'
+          ' then give the workers more, because smaller shards need as much'
       ) from error
 
 

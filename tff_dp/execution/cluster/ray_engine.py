@@ -46,16 +46,16 @@ def _require_token() -> None:
   except ImportError:
     raise engine_lib.ClusterError(
         'this version of Ray does not say whether it demands a token: call'
-        ' ray.init() yourself, which this engine then uses'
+        ' ray.init() yourself, and this engine uses that cluster'
     ) from None
   if authentication_utils.is_token_auth_enabled():
     return
   raise engine_lib.ClusterError(
       'a local Ray would run the code of anybody who reaches its ports: Ray was'
       ' imported before a token was set, or RAY_AUTH_MODE turns tokens off.'
-      ' Create the engine before anything imports ray; or set'
-      ' RAY_AUTH_MODE=token and RAY_AUTH_TOKEN before that; or call ray.init()'
-      ' yourself, which this engine then uses'
+      ' Create the engine before anything imports ray, or set'
+      ' RAY_AUTH_MODE=token and RAY_AUTH_TOKEN before ray is imported, or call'
+      ' ray.init() yourself: this engine then uses that cluster'
   )
 
 

@@ -38,15 +38,16 @@ _MAX_CLIENTS_OF_LOOP = 64
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-  """When clients work at once on a device. Otherwise they share a loop.
+  """Conditions for clients to work at once on a device, not in a loop.
 
   Attributes:
-    max_bytes: Most bytes of the model and of the results of all clients that
-      work at once. The values in between take a few times as much.
+    max_bytes: Most bytes of all clients that work at once. A client counts with
+      the size of the model and of its results. The values in between take a few
+      times as much.
     min_fitting: Fewest clients for which `max_bytes` must be enough.
-    min_of_worker: Fewest clients of a worker. Tracing the graph takes a second
-      or so.
-    min_alike: Fewest clients in a stack.
+    min_of_worker: Fewest clients that a worker must have. For fewer, it does
+      not pay to trace the graph, which takes a second or so.
+    min_alike: Fewest clients in a stack, see `gather`.
   """
 
   max_bytes: int
@@ -64,10 +65,10 @@ ON_GPU = Limits(2**29, min_fitting=2, min_of_worker=2, min_alike=2)
 
 
 def limits(device: str) -> Limits:
-  """Returns when the clients of a worker work at once.
+  """Returns the conditions for the clients of a worker to work at once.
 
   Args:
-    device: Full name of its device.
+    device: Full name of the worker's device.
   """
   kind = tf.DeviceSpec.from_string(device).device_type
   return ON_GPU if kind == 'GPU' else ON_CPU
@@ -75,10 +76,10 @@ def limits(device: str) -> Limits:
 
 @dataclasses.dataclass(eq=False)
 class Chunk:
-  """Some clients, in their order.
+  """Clients to run in one call of a graph, in their order.
 
   Attributes:
-    clients: Numbers of the clients.
+    clients: Index of each client in the list of all clients.
     leaves: Tensors and tables of each client, see `leaves.Leaves`. None if the
       chunk is one client that runs by itself.
     kind: Form of the clients' sequences, such as rows or batches.
@@ -125,14 +126,14 @@ def gather(
   * A stack has clients whose sequences have equal shapes and lengths. Each
     operation runs once for all of them. There are stacks only if `limit` and
     `num_alike` allow at least `min_alike` clients.
-  * A loop has other clients, one after the other. They follow each other, apart
-    from clients in stacks, and their leaves have one form (`Leaves.form`). A
-    loop has at most 32 MiB of data.
+  * A loop runs the other clients one after the other. Their leaves have one
+    form (`Leaves.form`), and at most 32 MiB of data. They are consecutive, if
+    clients in stacks are not counted.
 
-  A stack waits until it is full. If more than 32 MiB of data wait, the largest
-  stack does not wait longer. So the clients of a stack may come after clients
-  with higher numbers. Stacks of fewer than `min_alike` clients that are left
-  at the end become loops.
+  A stack is yielded when it is full. If the unfinished stacks have more than
+  32 MiB of data together, the largest of them is yielded early. So the clients
+  of a stack may come after clients with higher numbers. Stacks that still have
+  fewer than `min_alike` clients at the end become loops.
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.
@@ -347,9 +348,9 @@ def stack_specs(
 ) -> list[tf.TensorSpec]:
   """Returns the specs of the tensors of a chunk of alike clients.
 
-  For every tensor of a client there is one stack. For every sequence there are
-  its columns, of shape [clients, rows, ...], and then the batch size that all
-  clients share.
+  A tensor of a client gives one tensor, a stack over the clients. A sequence
+  gives its columns, each of shape [clients, rows, ...], and then the batch size
+  that all clients share.
 
   Args:
     skeletons: Skeletons of a client's values.

@@ -39,7 +39,7 @@ class Columns:
     row_maps: Functions of the components of a row before batching, in order.
     maps: Functions of the components of an element, in order.
     num_elements: Number of elements, an int64 scalar.
-    end: The same in the dtype of the index of an element.
+    end: `num_elements` in the dtype of the index of an element.
   """
 
   columns: Sequence[tf.Tensor]
@@ -124,7 +124,7 @@ class Columns:
     """Returns the first `count` elements, or all if `count` is negative.
 
     Raises:
-      NotPlainError: If the elements repeat, rather than the rows in them.
+      NotPlainError: If `repeats` is not 1.
     """
     self._check_repeats_no_elements()
     is_all = (count < 0) | (count >= self.num_elements)
@@ -143,7 +143,7 @@ class Columns:
         scalar.
 
     Raises:
-      NotPlainError: If the elements are batches already, or repeat.
+      NotPlainError: If the elements are batches already, or `repeats` is not 1.
     """
     self._check_repeats_no_elements()
     if self.is_batched:
@@ -250,7 +250,9 @@ def _check_is_optional(node, optional) -> None:
 
 def check_is_columns(node, sequence) -> None:
   if not isinstance(sequence, Columns):
-    raise errors.NotPlainError(f'{node.name} ({node.op}) reads a dataset')
+    raise errors.NotPlainError(
+        f'{node.name} ({node.op}) reads a dataset whose rows are not in memory'
+    )
 
 
 def _constant(node, tensor):

@@ -78,7 +78,7 @@ class _State:
 
 
 def _shaped(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:
-  """Returns the tensor with this shape, which the walk by nodes may have lost.
+  """Returns the tensor with a static shape that it may have lost on the way.
   """
   if shape.rank is None or tensor.shape == shape:
     return tensor

@@ -404,16 +404,19 @@ class TensorFlowGraph:
   def stamp(self, argument, *, scope: str, device: str):
     """Adds the computation to the current graph.
 
-    Every client has separate variables, tables and datasets, as in a session.
+    Clients that run the graph share its variables, one after the other. Each
+    run initialises the variables first, and tables live for one run. So no
+    client can read what another one left, as if each had its own session.
 
     Args:
-      argument: Symbolic value of its parameter, None if it has no parameter.
-      scope: Part of the names of its variables. Functions that may run at the
+      argument: Symbolic value of the computation's parameter, None if it has
+        no parameter.
+      scope: Part of the names of the variables. Functions that may run at the
         same time need different scopes.
       device: Device of loops over datasets.
 
     Returns:
-      The symbolic result, and the variables, as `Variable`s.
+      (symbolic result, list of the computation's variables as `Variable`s).
     """
     graph_def, variables = self._named(scope, device)
     inputs = {}

@@ -444,12 +444,13 @@ class Program:
   def too_many_at_once(self, number: int, worker: int, clients: int) -> None:
     """Notes that the memory of a worker's device did not hold so many clients.
 
-    From now on `num_at_once` is at most half of them there.
+    From now on `num_at_once` is at most half of `clients`, for this pass and
+    this device.
 
     Args:
       number: Number of the pass, from 1.
       worker: Index of the worker.
-      clients: Number of clients that ran at once.
+      clients: Number of clients that were to run at once.
     """
     device = self.worker_devices[worker]
     with self._lock:

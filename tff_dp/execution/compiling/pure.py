@@ -12,8 +12,8 @@ client.
 In the loop over clients, every operation without a state is allowed. Draws,
 assertions, prints and lookups in tables run in the order of the walk. For all
 clients at once, only listed operations are allowed (`vectorized`). A graph with
-any other operation is refused. Its clients then have their own variables and
-datasets, as in TFF (`graphs`).
+any other operation is refused. It then runs as it is, and its variables start
+anew for each client, as in a session of TFF (`graphs`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -459,8 +459,8 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
 def _is_about_finite_values(node, condition: tf.Tensor, axes) -> bool:
   """Returns whether an `All` asks if every number of one tensor is finite.
 
-  Tensors of 16-bit floats do not count: the sum that answers for the others
-  could overflow.
+  The caller answers this with a sum. A sum of 16-bit floats could overflow, so
+  for tensors of 16-bit floats the result is False.
   """
   places, rank = tf.get_static_value(axes), condition.shape.rank
   return (

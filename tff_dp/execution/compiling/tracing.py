@@ -48,8 +48,8 @@ class Way(enum.Enum):
     VECTORIZED: Pure functions of listed operations only, for many clients at
       once.
     PURE: Pure functions, for one client after the other.
-    SESSIONS: Graphs as they are. Each has its own variables, tables and
-      datasets, as in a session of TFF's runtime.
+    SESSIONS: Graphs as they are. Variables and tables start anew for each
+      client, as in a session of TFF's runtime.
   """
 
   VECTORIZED = enum.auto()

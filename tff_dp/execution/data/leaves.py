@@ -40,8 +40,8 @@ class Leaves:
     num_bytes: Memory of the items in bytes, strings and datasets not counted.
     kind: Form of the client's sequences.
     form: Dtypes and shapes without the number of rows. All clients of a chunk
-      must have the same form. None if the client's sequences are of different
-      kinds, or have 2^30 rows: no chunk can have it then.
+      must have the same form. None if the client must run alone, because its
+      sequences are of different kinds, or one has 2^30 rows or more.
     lengths: Number of rows and batch size of each table.
   """
 
@@ -250,7 +250,10 @@ class _SequenceReader:
 
 
 def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
-  """Raises `TypeError` if elements do not fit the type. Repeats are quick."""
+  """Raises `TypeError` if elements do not fit the type.
+
+  A call with the arguments of the last one is quick.
+  """
   last = getattr(_last_assignable, 'pair', (None, None))
   # Comparing types takes time, because they are compared by content.
   if last[1] is not type_spec or last[0] != element_spec:

@@ -331,10 +331,11 @@ def _dataset_from_python(
 
 @functools.lru_cache(maxsize=64)
 def _slicing_function(type_spec: tff.Type):
-  """Returns a function from columns to the variant of the dataset of rows.
+  """Returns a function from columns to a dataset of their rows, as a variant.
 
-  For eager `from_tensor_slices`, TensorFlow keeps a kernel for every shape that
-  it has seen. In a graph the shapes may stay open.
+  The function is a graph, in which the number of rows is open. Outside of a
+  graph, TensorFlow would keep a kernel for every shape that
+  `from_tensor_slices` has seen.
   """
   element_spec = _type_conversions.type_to_tf_structure(type_spec)
   columns = [

@@ -27,7 +27,7 @@ def write_curves(
   Args:
     path: The file.
     statement: Statement of the rounds so far.
-    course: The run.
+    course: Released metrics and epsilons of the run.
   """
   content = statement.to_json()
   kinds = charts.by_kind(course.metrics)

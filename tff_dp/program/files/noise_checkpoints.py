@@ -148,7 +148,9 @@ def with_buffers(
 ) -> Any:
   """Returns a process state with the buffers that `without_buffers` removed.
 
-  The draws run in the current TFF context, at the server, as in the aggregator.
+  The buffers are made of noise that is drawn again, from the keys in the state.
+  The noise is drawn in the current TFF context, at the server, as in the
+  aggregator.
 
   Args:
     state: Result of `without_buffers`, perhaps from another Python process.
