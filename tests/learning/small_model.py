@@ -16,8 +16,8 @@ INITIAL = (
 NUM_PARAMS = 5
 
 
-def build() -> tff.learning.models.FunctionalModel:
-  """Returns a linear model; its loss reaches every weight."""
+def build(frozen=()) -> tff.learning.models.FunctionalModel:
+  """Returns a linear model; its loss reaches every weight that is trained."""
 
   @tf.function
   def predict(weights, x, training):
@@ -30,7 +30,7 @@ def build() -> tff.learning.models.FunctionalModel:
     return tf.reduce_mean((output - label) ** 2)
 
   return tff.learning.models.FunctionalModel(
-      initial_weights=(INITIAL, ()),
+      initial_weights=(INITIAL, tuple(frozen)),
       predict_on_batch_fn=predict,
       loss_fn=loss,
       input_spec=(

@@ -141,7 +141,10 @@ class NativeContext(tff.framework.SyncContext):
   Attributes:
     not_covered: Part of this context that the guarantee does not cover, as a
       phrase for the privacy statement.
+    returns_arrays: As in the in-process context.
   """
+
+  returns_arrays = True
 
   not_covered = (
       "updates without noise, which TFF's worker holds: it listens on all"

@@ -217,7 +217,13 @@ class InProcessContext(_InProcessContext, tff.framework.SyncContext):
   As a context manager it is the current thread's context inside the block and
   closes at its end. TFF's stack of contexts is thread-local: a computation that
   is invoked from another thread does not see it.
+
+  Attributes:
+    returns_arrays: Whether a call of a computation returns its result at once,
+      as arrays in Python's containers.
   """
+
+  returns_arrays = True
 
   def invoke(self, comp, arg):
     """Runs `comp`. TFF calls this.

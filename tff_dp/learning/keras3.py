@@ -175,7 +175,6 @@ def functional_model_from_keras3(
           ' differ when a run is resumed',
       )
   trained, frozen = map(_values, (call.trained, call.frozen))
-  digest = _digest(frozen)
   fixed = frozen if frozen and frozen_as == CONSTANTS else None
 
   def predict(weights, x, training):
@@ -213,7 +212,7 @@ def functional_model_from_keras3(
       frozen_as=frozen_as,
       initial_weights=(
           tuple(trained),
-          tuple(frozen) if fixed is None else (digest,),
+          tuple(frozen) if fixed is None else (_digest(fixed),),
       ),
       loss_fn=loss_of,
       metrics_fns=_metrics_fns(
@@ -511,7 +510,7 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
           "frozen weights of NumPy's types; pass frozen_as='constants', or use"
           " the dtype policy 'mixed_bfloat16'",
       )
-  size = sum(value.nbytes for value in _values(call.frozen))
+  size = _num_bytes(call.frozen)
   if frozen_as == CONSTANTS and size > _MOST_CONSTANT_BYTES:
     raise _checks.ArgumentError(
         'frozen_as',
@@ -519,7 +518,7 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
         f"'broadcast', because the frozen weights have {size:,} bytes, and"
         f' constants may have at most {_MOST_CONSTANT_BYTES:,}',
     )
-  size += sum(value.nbytes for value in _values(call.trained))
+  size += _num_bytes(call.trained)
   if size > _MOST_BYTES:
     raise _checks.ArgumentError(
         'model',
@@ -654,6 +653,12 @@ def _specs(variables) -> list[tf.TensorSpec]:
   return [tf.TensorSpec(each.shape, each.dtype) for each in variables]
 
 
+def _num_bytes(variables) -> int:
+  return sum(
+      spec.shape.num_elements() * spec.dtype.size for spec in _specs(variables)
+  )
+
+
 def _values(variables) -> list[np.ndarray]:
   return [np.asarray(each) for each in variables]
 
@@ -667,5 +672,5 @@ def _digest(values: list[np.ndarray]) -> np.ndarray:
   digest = hashlib.sha256()
   for value in values:
     digest.update(f'{value.dtype}{value.shape}'.encode())
-    digest.update(np.ascontiguousarray(value).tobytes())
+    digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
   return np.frombuffer(digest.digest(), np.uint8).copy()

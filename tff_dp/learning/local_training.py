@@ -12,6 +12,7 @@ from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
+from tff_dp.learning import late_weights
 
 ModelFn = Union[
     Callable[[], tff.learning.models.VariableModel],
@@ -37,19 +38,37 @@ def build_initial_weights(
   """
 
   check_model(model_fn)
+  if not isinstance(model_fn, tff.learning.models.FunctionalModel):
+    return _initial_weights(
+        lambda: tff.learning.models.ModelWeights.from_model(model_fn()),
+        constraint,
+    )
+
+  def build(get_frozen):
+    trained, _ = model_fn.initial_weights
+    return _initial_weights(
+        # Same as in `build_weighted_fed_avg`.
+        lambda: tff.learning.models.ModelWeights(
+            *(
+                tuple(map(tf.convert_to_tensor, weights))
+                for weights in (trained, get_frozen())
+            )
+        ),
+        constraint,
+    )
+
+  _, frozen = model_fn.initial_weights
+  if late_weights.is_large(frozen):
+    return late_weights.of_model(model_fn, build)
+  return build(lambda: frozen)
+
+
+def _initial_weights(get_weights, constraint) -> tff.Computation:
+  """Returns the computation of the weights, projected to the constraint."""
 
   @tff.tensorflow.computation
   def initial_weights():
-    if isinstance(model_fn, tff.learning.models.FunctionalModel):
-      # Same as in `build_weighted_fed_avg`.
-      weights = tff.learning.models.ModelWeights(
-          *(
-              tuple(tf.convert_to_tensor(weight) for weight in weights)
-              for weights in model_fn.initial_weights
-          )
-      )
-    else:
-      weights = tff.learning.models.ModelWeights.from_model(model_fn())
+    weights = get_weights()
     if constraint is None:
       return weights
     return tff.learning.models.ModelWeights(

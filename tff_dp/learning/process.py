@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
+from tff_dp.learning import late_weights
 from tff_dp.mechanisms import workloads
 from tff_dp.plans import base
 
@@ -143,16 +144,31 @@ def of_parts(
   For the arguments see `assemble`.
   """
   update_type = client_work.next.type_signature.result.result.member.update
-  return tff.learning.templates.compose_learning_process(
-      initial_weights,
-      tff.learning.templates.build_broadcast_process(
-          initial_weights.type_signature.result
-      ),
-      client_work,
-      tff.aggregators.as_weighted_aggregator(aggregator).create(
-          update_type, tff.TensorType(np.float32)
-      ),
-      finalizer,
+  aggregation = tff.aggregators.as_weighted_aggregator(aggregator).create(
+      update_type, tff.TensorType(np.float32)
+  )
+
+  def compose_with(initial) -> tff.learning.templates.LearningProcess:
+    return tff.learning.templates.compose_learning_process(
+        initial,
+        tff.learning.templates.build_broadcast_process(
+            initial.type_signature.result
+        ),
+        client_work,
+        aggregation,
+        finalizer,
+    )
+
+  if not isinstance(initial_weights, late_weights.LateWeights):
+    return compose_with(initial_weights)
+  process, initialize = initial_weights.initialize(compose_with)
+  return tff.learning.templates.LearningProcess(
+      initialize,
+      process.next,
+      process.get_model_weights,
+      process.set_model_weights,
+      get_hparams_fn=process.get_hparams,
+      set_hparams_fn=process.set_hparams,
   )
 
 
