@@ -284,7 +284,7 @@ def plot_table(rows: list[list[str]], path: pathlib.Path) -> None:
 def plot(points: list[sweep.Point], path: pathlib.Path) -> None:
   """Draws accuracy against epsilon for what is trained."""
   title = 'Private digits, public body: accuracy by what is trained'
-  sweep.plot(points, path, title=title, legend='center right')
+  sweep.plot(points, path, title=title, legend='upper left')
 
 
 def build_model():
