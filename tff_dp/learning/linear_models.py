@@ -221,7 +221,9 @@ def _response_bounds(family, given, num_classes) -> tuple[float, float]:
     return (0, 1) if family == LOGISTIC else (0, num_classes - 1)
   if given is None and family == LINEAR:
     return (0.0, 1.0)
-  wanted = '(0, declared maximum)' if family == POISSON else 'lower < upper'
+  wanted = '(lower, upper), upper above lower'
+  if family == POISSON:
+    wanted = '(0, maximum), maximum above 0'
   if (
       given is None
       or len(given) != 2

@@ -320,8 +320,9 @@ def _chosen(rows: list[Row], error: str, limit: int) -> Choice:
     raise _checks.ArgumentError(
         'max_state_copies',
         limit,
-        'at least the number of copies, in brackets, of one of '
-        + ', '.join(f'{row.label} ({row.state_copies})' for row in rows),
+        f'at least {min(row.state_copies for row in rows)}, because the'
+        ' mechanisms keep these numbers of model copies: '
+        + ', '.join(f'{row.label}: {row.state_copies}' for row in rows),
     )
   least = min(row.error(error) for row in within)
   chosen = min(

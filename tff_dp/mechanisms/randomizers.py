@@ -422,7 +422,7 @@ def noise_key(secret: bytes) -> np.ndarray:
   if not isinstance(secret, bytes) or len(secret) < 16:
     # Do not print the value: it is a secret.
     raise _checks.ArgumentError(
-        'secret', type(secret).__name__, 'at least 16 bytes of a secret'
+        'secret', type(secret).__name__, 'a secret of at least 16 bytes'
     )
   digest = hashlib.sha256(_KEY_TAG + b'|' + secret).digest()
   return np.frombuffer(digest[:16], '<i8').astype(np.int64)

@@ -166,6 +166,6 @@ def check_same(
     raise _checks.PrivacyRefusedError(
         f'the events state {name}={_checks.shown(stated)}, but their plan has'
         f' {_checks.shown(planned)}',
-        why='the epsilon of such a file would not be that of the run',
+        why='one of the two is wrong, so no epsilon of this file can be trusted',
         way_out='take the events.json that the run wrote, unchanged',
     )

@@ -101,7 +101,9 @@ class Certificate:
         )
     if self.epsilon > self.epsilon_no_amplification:
       raise _checks.ArgumentError(
-          'epsilon', self.epsilon, 'at most epsilon_no_amplification'
+          'epsilon',
+          self.epsilon,
+          f'at most epsilon_no_amplification={self.epsilon_no_amplification}',
       )
 
   @property

@@ -127,7 +127,7 @@ class ParticipationPattern(abc.ABC):
     expected = {field.name for field in dataclasses.fields(pattern_class)}
     if set(fields) != expected:
       raise _checks.ArgumentError(
-          'content', content, f'the keys {sorted(expected)} beside kind'
+          'content', content, f"the keys {sorted([*expected, 'kind'])}"
       )
     return pattern_class(**fields)
 
