@@ -22,8 +22,8 @@ def by_epsilon(
   """Returns a figure and its axes, with bars of one standard deviation.
 
   Args:
-    lines: By label, (mean, standard deviation) by finite epsilon.
-    without_privacy: By label, means to draw as horizontal lines.
+    lines: Label -> finite epsilon -> (mean, standard deviation).
+    without_privacy: Label -> mean, to draw as a horizontal line.
     title: Title of the plot.
     epsilon_label: Label of the horizontal axis, which is logarithmic.
     value_label: Label of the vertical axis.

@@ -47,7 +47,7 @@ class Row:
     num_instances: Number of instances k.
     batch: Number of client updates in a step of 'server_batch', else 1.
     epsilon: Epsilon of one participation and one weight, `None` without noise.
-    learning_rate: Learning rate of a client, `None` for that of the sweep.
+    learning_rate: Learning rate of a client, `None` for the rate of the sweep.
   """
 
   experiment: str

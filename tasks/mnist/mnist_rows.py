@@ -95,7 +95,7 @@ class Server:
 
   Attributes:
     learning_rate: Learning rate of the first update.
-    momentum: In [0, 1).
+    momentum: Momentum, in [0, 1).
     decays: Whether the learning rate falls linearly, towards 0 at the last
       update.
   """

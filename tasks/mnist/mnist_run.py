@@ -117,7 +117,8 @@ def train(
     architecture: Architecture of the model.
     seed: Public seed of the initial model, and of who holds which image.
     num_evaluations: Number of evaluations, at equal distances.
-    insecure_seed: For tests: coins and noise that anybody can recompute.
+    insecure_seed: Seed for tests only. Anybody who knows it can recompute
+      coins and noise. `None` outside of tests.
     progress: Kind of progress, as for `tff_dp.program.train`.
   """
   _checks.integer_at_least(1, num_evaluations=num_evaluations)

@@ -42,9 +42,9 @@ def older_epsilon(
   At most e0.
 
   Args:
-    local_epsilon: e0.
-    num_reports: n.
-    delta: In (0, 1).
+    local_epsilon: Local epsilon e0.
+    num_reports: Number of reports n.
+    delta: Target delta, in (0, 1).
   """
   factor = 2 * math.exp(2 * local_epsilon) * math.expm1(local_epsilon)
   if factor / num_reports > 700:
@@ -60,9 +60,9 @@ def clones_epsilon(
   """Returns epsilon of n shuffled reports by the clones. Upper bound.
 
   Args:
-    local_epsilon: e0.
-    num_reports: n.
-    delta: In (0, 1).
+    local_epsilon: Local epsilon e0.
+    num_reports: Number of reports n.
+    delta: Target delta, in (0, 1).
     is_strong: Whether the reports are binary randomized response.
   """
   strong = local_profiles.strong_clone_probability(local_epsilon)
@@ -168,7 +168,7 @@ def run_figure_2(run: rows.Run) -> rows.Result:
 def lone_report_epsilon(
     *, local_epsilon: float, num_slots: int, delta: float
 ) -> float:
-  """Returns what one client and dummies in the other slots do show.
+  """Returns epsilon of one client's report among dummies in the other slots.
 
   Exact, for binary randomized response and a client who checks in for sure.
   The theorem is about this run among others, so no valid epsilon is below it.
@@ -177,9 +177,9 @@ def lone_report_epsilon(
   their likelihood ratio is (k exp(e0) + (m - k) exp(-e0)) / m.
 
   Args:
-    local_epsilon: e0.
-    num_slots: m.
-    delta: In (0, 1).
+    local_epsilon: Local epsilon e0.
+    num_slots: Number of slots m.
+    delta: Target delta, in (0, 1).
   """
   ones = np.arange(num_slots + 1)
   chances = stats.binom.pmf(ones, num_slots, special.expit(-local_epsilon))

@@ -46,10 +46,12 @@ class Case:
   """One theorem along one line of sizes.
 
   Attributes:
-    name: In words.
-    sizes: (slots m, clients n) of each run.
-    is_averaged: Whether A_avg runs, not A_fix.
-    is_smooth: Whether the loss is smooth, and the average of the models counts.
+    name: Name of the line, in words.
+    sizes: Pair (number of slots m, number of clients n) of each run.
+    is_averaged: Whether averaged check-ins (A_avg) run, not fixed windows
+      (A_fix).
+    is_smooth: Whether the loss is smooth. The result is then the average of the
+      models.
   """
 
   name: str
@@ -66,8 +68,8 @@ class Case:
     """Returns the theorem's bound, without its constant and logarithms.
 
     Args:
-      slots: m.
-      clients: n.
+      slots: Number of slots m.
+      clients: Number of clients n.
     """
     noise, squared = _SIZE * _NOISE**2, self.lipschitz**2
     if not self.is_averaged:
@@ -84,8 +86,8 @@ class Case:
     """Returns the theorem's learning rates eta_1..eta_m.
 
     Args:
-      slots: m.
-      clients: n.
+      slots: Number of slots m.
+      clients: Number of clients n.
     """
     noise, squared = _SIZE * _NOISE**2, self.lipschitz**2
     root = np.sqrt(np.arange(1.0, slots + 1))
@@ -104,9 +106,9 @@ class Case:
     """Returns F(w) - F* of each trial, shape [trials].
 
     Args:
-      slots: m.
-      clients: n.
-      rng: Of everything.
+      slots: Number of slots m.
+      clients: Number of clients n.
+      rng: Generator of all draws.
       trials: Number of runs.
     """
     reports = np.stack(

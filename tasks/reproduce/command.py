@@ -21,16 +21,16 @@ _DIGITS = 6
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-  """What the command depends on; the fields are the flags.
+  """The settings of the command. The fields are the flags.
 
   Attributes:
-    name: Of the row; None lists them all.
-    scale: Share of the rounds.
-    seeds: Trials; None for the paper's.
-    output_dir: Of the run; None for runs/reproduce/NAME.
-    data: Path of the user's data.
-    keep: Whether result and figure replace those in the repository.
-    write_page: Whether to write the page, and nothing else.
+    name: Name of the row to run, `None` to list all rows.
+    scale: Share of the paper's rounds, in (0, 1].
+    seeds: Number of trials, `None` for the paper's number.
+    output_dir: Folder of the run, `None` for runs/reproduce/NAME.
+    data: Path of the user's data, `None` for the task's own places.
+    keep: Whether result and figure replace the stored ones in the repository.
+    write_page: Whether to write docs/reproductions.md, and nothing else.
   """
 
   name: str | None = None
@@ -122,8 +122,8 @@ def run_row(row: rows.Row, run: rows.Run) -> rows.Result:
   """Returns the result of a row, with numbers of six digits.
 
   Args:
-    row: One with a `run`.
-    run: How.
+    row: Row that has a `run`.
+    run: Scale, seeds, folder and data of the run.
   """
   content = _rounded(row.run(run).to_json())
   return rows.Result.from_json(content)

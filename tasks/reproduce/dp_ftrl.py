@@ -39,12 +39,12 @@ class _Central:
   """A data set of Fig. 1 in the hands of one holder.
 
   Attributes:
-    name: Of the data set.
-    steps_per_epoch: Steps of a pass.
-    epochs: Passes.
-    sampling_rate: Batch over examples.
-    delta: Of the guarantee.
-    restarts: Passes of a tree that are compared.
+    name: Name of the data set.
+    steps_per_epoch: Number of steps of a pass.
+    epochs: Number of passes.
+    sampling_rate: Size of a batch over the number of examples.
+    delta: Target delta.
+    restarts: Numbers of passes per tree that are compared.
   """
 
   name: str
@@ -59,7 +59,8 @@ class _Central:
     return self.steps_per_epoch * self.epochs
 
   def squared_sensitivity(self, epochs: int, *, is_completed: bool) -> int:
-    """Returns S2 of trees of so many passes, the same order in all of them."""
+    """Returns the squared sensitivity of trees of `epochs` passes in one order.
+    """
     return tree_sensitivity.squared_sensitivity(
         patterns.FixedOrderPattern(
             self.steps, rounds_per_epoch=self.steps_per_epoch
@@ -332,10 +333,10 @@ def poisson_multiplier(
   Upper bound, by Renyi divergence as in the paper.
 
   Args:
-    epsilon: Of the whole run.
-    sampling_rate: Of an example in a step.
-    steps: Of the run.
-    delta: In (0, 1).
+    epsilon: Epsilon of the whole run.
+    sampling_rate: Probability that a step samples an example.
+    steps: Number of steps of the run.
+    delta: Target delta, in (0, 1).
   """
   cost = functools.partial(
       poisson_epsilon,
@@ -358,11 +359,12 @@ def poisson_epsilon(
   """Returns epsilon of DP-SGD, Poisson sampling, add-or-remove. Upper bound.
 
   Args:
-    multiplier: Of the noise on the sum of a batch, over the clip norm.
-    sampling_rate: Of an example in a step.
-    steps: Of the run.
-    delta: In (0, 1).
-    method: Of `accountants.epsilon`, 'rdp' or 'pld'.
+    multiplier: Standard deviation of the noise on the sum of a batch, over the
+      clip norm.
+    sampling_rate: Probability that a step samples an example.
+    steps: Number of steps of the run.
+    delta: Target delta, in (0, 1).
+    method: Method of `accountants.epsilon`, 'rdp' or 'pld'.
   """
   event = dp_accounting.SelfComposedDpEvent(
       dp_accounting.PoissonSampledDpEvent(

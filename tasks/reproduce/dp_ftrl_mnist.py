@@ -67,8 +67,8 @@ def cell(method: str, epsilon: float, *, steps: int, records: int) -> Cell:
 
   Args:
     method: One of `METHODS`.
-    epsilon: Of an example in the whole run, at delta 1e-5: zero-out for three
-      methods, which for 'amplified' equals add-or-remove-one.
+    epsilon: Epsilon of an example over the whole run, at delta 1e-5, for
+      zero-out. (For 'amplified' this equals add-or-remove-one.)
     steps: Number of steps.
     records: Number of training examples.
   """

@@ -111,14 +111,16 @@ class _Sweep:
   """A comparison on data that a task of `tasks.silos` makes.
 
   Attributes:
-    task: Its module.
-    epsilons: Of the figure.
-    rounds: R.
-    num_records: Training records of the largest silo, for K.
-    fields: Of the task's settings, otherwise.
-    folders: Of the task's problems -> name in the table, both empty where
-      there is one.
-    population_share: Of the user's data -> share of the paper's records.
+    task: Module of the task.
+    epsilons: Epsilons of the figure.
+    rounds: Number of rounds R.
+    num_records: Number of training records of the largest silo, for the batch
+      size K.
+    fields: Further fields of the task's settings.
+    folders: Folder of a problem of the task -> its name in the table. Both are
+      empty if there is one problem.
+    population_share: Function from the path of the user's data to the share of
+      the paper's records that they have.
   """
 
   task: object
@@ -183,8 +185,9 @@ def compared(
   """Returns minibatch SGD beside local SGD.
 
   Args:
-    found: Name of a problem -> its cells, as `silo_cells.Cell.to_json`.
-    error: Its name.
+    found: Name of a problem -> its cells, as `silo_cells.Cell.to_json` gives
+      them.
+    error: Name of the error.
   """
   lines, curves = [], []
   ahead, close, behind, useless, ties = [], [], [], [], []

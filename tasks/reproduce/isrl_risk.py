@@ -58,13 +58,16 @@ class Case:
   """An algorithm at an epsilon.
 
   Attributes:
-    name: In words.
-    batches: K of every silo.
-    stddevs: Noise on a coordinate of each silo's mean.
-    bound: On the excess risk.
-    optimize: Oracle -> model.
-    is_one_pass: Whether every round has records of its own; otherwise silos
-      draw from all of theirs, and the risk is that of their records.
+    name: Name of the algorithm, in words.
+    batches: Batch size K of each silo.
+    stddevs: Standard deviation of the noise on a coordinate of each silo's
+      mean.
+    bound: Bound on the excess risk.
+    optimize: Function from an oracle, which returns the silos' mean message, to
+      a model.
+    is_one_pass: Whether every round has records of its own. If not, silos draw
+      from all their records, and the excess is over the least risk on these
+      records.
   """
 
   name: str
@@ -80,8 +83,8 @@ class Case:
     """Returns F(w) - F* of one trial.
 
     Args:
-      num_records: Of every silo.
-      rng: Of records and noise.
+      num_records: Number of records of each silo.
+      rng: Generator of records and noise.
     """
     silos = [
         centre + rng.choice([-1.0, 1.0], size=[count, _SIZE])
@@ -113,7 +116,8 @@ def cases(epsilon: float) -> Iterator[tuple[Case, tuple[int, ...]]]:
   """Yields every algorithm at an epsilon, with the records of its silos.
 
   Args:
-    epsilon: Of every silo at delta 1e-8; of the secure sum where there is one.
+    epsilon: Epsilon of every silo, or of the secure sum where there is one, at
+      delta 1e-8.
   """
   equal = (_RECORDS,) * _SILOS
   per_record = gaussian.sigma_for(epsilon=epsilon, delta=_DELTA) * 2 * _CLIP

@@ -99,11 +99,11 @@ def build(problem, name: str, epsilon: float, num_records, rounds: int):
   The step has the least bound, from public numbers alone.
 
   Args:
-    problem: Of `tasks.silos`.
+    problem: Problem of a task in `tasks.silos`.
     name: 'logistic', 'hinge' or 'secure sums'.
-    epsilon: Of every record, at the delta of the smallest silo.
-    num_records: Training records by silo.
-    rounds: R of the single pass.
+    epsilon: Epsilon of every record, at the delta of the smallest silo.
+    num_records: Number of training records by silo.
+    rounds: Number of rounds R of the single pass.
   """
   from tff_dp import silos  # pylint: disable=g-import-not-at-top
   from tff_dp.systems.silos import moreau  # pylint: disable=g-import-not-at-top

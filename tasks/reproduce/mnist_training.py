@@ -24,10 +24,10 @@ class MnistRun:
   """Held-out accuracy of rows of `tasks train mnist`, beside the paper's.
 
   Attributes:
-    papers: Row of the task -> the paper's accuracy, None where it prints none.
-    why: What the paper claims.
-    tolerance: How far below the paper's accuracy still is the same.
-    fields: Of the task's settings, otherwise.
+    papers: Row of the task -> the paper's accuracy, `None` if it prints none.
+    why: Claim of the paper, in words.
+    tolerance: Largest shortfall from the paper's accuracy that counts as equal.
+    fields: Further fields of the task's settings.
   """
 
   papers: dict[str, str | None]

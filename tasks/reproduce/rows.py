@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a row of the reproductions is, and what a run of one gives."""
+"""The rows of the reproductions, and the results of their runs."""
 
 from collections.abc import Callable, Sequence
 import dataclasses
@@ -23,10 +23,11 @@ class Line:
   """One number of a paper beside ours.
 
   Attributes:
-    what: Of what, in words.
+    what: Name of the number, in words.
     ours: Our number.
-    paper: The paper's, with the digits that it prints; None if it prints none.
-    spread: Standard deviation over seeds; None for a number without chance.
+    paper: The paper's number, with the digits that it prints. `None` if it
+      prints none.
+    spread: Standard deviation over seeds, `None` for a number without chance.
   """
 
   what: str
@@ -54,15 +55,15 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-  """What a run gave.
+  """The result of a run.
 
   Attributes:
-    lines: The table.
+    lines: Lines of the table.
     verdict: One of the constants of this module.
-    why: The verdict in a sentence or more.
-    curves: The figure.
-    rounds_share: Share of the paper's rounds.
-    population_share: Share of the paper's clients or records.
+    why: Reasons for the verdict, one or more sentences.
+    curves: Curves of the figure.
+    rounds_share: Rounds of the run, as a share of the paper's.
+    population_share: Clients or records, as a share of the paper's.
   """
 
   lines: Sequence[Line]
@@ -89,7 +90,7 @@ class Result:
 
   @classmethod
   def from_json(cls, content: dict[str, Any]) -> 'Result':
-    """Returns what `to_json` described; other keys are ignored."""
+    """Returns the result that `to_json` described. Ignores other keys."""
     names = [field.name for field in dataclasses.fields(cls)]
     return cls(
         **{name: content[name] for name in names}
@@ -107,9 +108,10 @@ class Run:
   Attributes:
     scale: Share of the rounds or updates.
     seeds: Number of trials.
-    output_dir: Of everything that is trained; the same folder resumes.
-    data: Path of the user's data; None for the task's own places.
-    progress: As for `tff_dp.program.train`.
+    output_dir: Folder of everything that is trained. A run with the same folder
+      goes on where it was stopped.
+    data: Path of the user's data, `None` for the task's own places.
+    progress: Kind of progress, as for `tff_dp.program.train`.
   """
 
   scale: float
@@ -128,18 +130,19 @@ class Row:
   """One item of a paper.
 
   Attributes:
-    name: On the command line.
-    paper: Short name.
-    item: Figure, table or section, and what it shows.
+    name: Name on the command line.
+    paper: Short name of the paper.
+    item: Figure, table or section, and its subject.
     kind: 'accounting', 'simulation' or 'training'.
-    run: Runs it; None if nothing here can.
-    seeds: Trials of the paper.
-    data: What the run needs; empty for nothing.
-    source: Of the data, as `tasks` finds it: a function that raises
-      `DataFileError` if it is not there. None for no data.
-    why_not: Without `run`, what is missing; with it, empty.
+    run: Function that runs the row, `None` if nothing here can.
+    seeds: Number of trials in the paper.
+    data: Data that the run needs, in words. Empty for none.
+    source: Function that looks for the data as `tasks` does, and raises
+      `DataFileError` if they are missing. `None` for no data.
+    why_not: Reason why the row has no `run`. Empty if it has one.
     is_testable: Whether the data can be had without the authors of the paper.
-    cost: What the least run takes that counts, in a sentence. An estimate.
+    cost: Estimated time of the shortest run whose verdict counts, in a
+      sentence.
   """
 
   name: str

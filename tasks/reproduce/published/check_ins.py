@@ -56,13 +56,13 @@ class PublishedFormulaWarning(UserWarning):
 
 
 class UncertifiedValue:
-  """What a formula that does not hold says. Not a number, on purpose.
+  """The value of a formula that does not hold. Not a number, on purpose.
 
   Conversion to a number, comparison and arithmetic raise `TypeError`.
 
   Attributes:
-    formula: Where the formula is printed.
-    flaw: Why it does not hold.
+    formula: Paper and place of the formula.
+    flaw: Reason why the formula does not hold.
   """
 
   __slots__ = ('_value', 'formula', 'flaw')
@@ -123,11 +123,11 @@ def published_sci_theorem_2_epsilon(
   """Returns SCI's epsilon of T rounds, by theorem 2 and lemma 2.
 
   Args:
-    local_epsilon: e0.
-    num_clients: n.
-    check_in_rate: g.
-    num_rounds: T.
-    delta: In the open interval (0, 1).
+    local_epsilon: Local epsilon e0.
+    num_clients: Number of clients n.
+    check_in_rate: Check-in rate g.
+    num_rounds: Number of rounds T.
+    delta: Target delta, in the open interval (0, 1).
     margin: Delta of the Chernoff bound, by which at most (1 - margin) n g
       reports, rounded down to an integer, are rare; with more than that, so
       many are of others.
@@ -152,11 +152,11 @@ def published_sci_theorem_2_divergence(
   """Returns SCI's Renyi divergence of one round, by theorem 2 as printed.
 
   Args:
-    order: Of the divergence, an integer of at least 2.
-    local_epsilon: e0.
-    num_clients: n.
-    check_in_rate: g.
-    margin: As for `published_sci_theorem_2_epsilon`.
+    order: Order of the divergence, an integer of at least 2.
+    local_epsilon: Local epsilon e0.
+    num_clients: Number of clients n.
+    check_in_rate: Check-in rate g.
+    margin: Margin as for `published_sci_theorem_2_epsilon`.
   """
   _check_round(local_epsilon, num_clients, check_in_rate, margin)
   _checks.integer_at_least(2, order=order)
@@ -171,7 +171,7 @@ def published_sci_approach_1(**settings) -> UncertifiedValue:
 
   Every order of the shuffled cohort from lemma 3, then sampling at rate g as
   sum_j binom(lam, j) (1 - g)^(lam - j) g^j exp((j - 1) eps(j)), T rounds, and
-  the conversion of lemma 2. Settings are those of `published_sci_baseline`.
+  the conversion of lemma 2. Settings as for `published_sci_baseline`.
   """
   rate, rounds, delta, round_epsilon, round_delta = _settings(**settings)
   divergences = np.array([
@@ -199,7 +199,7 @@ def published_sci_approach_2(**settings) -> UncertifiedValue:
   """Returns SCI's epsilon with lemma 3 after shuffling and sampling.
 
   ln(1 + g (exp(eps) - 1)) and g delta into lemma 3, T rounds, and the
-  conversion of lemma 2. Settings are those of `published_sci_baseline`.
+  conversion of lemma 2. Settings as for `published_sci_baseline`.
   """
   rate, rounds, delta, round_epsilon, round_delta = _settings(**settings)
   sampled = math.log1p(rate * math.expm1(round_epsilon))
@@ -226,12 +226,12 @@ def published_sci_without_shuffling(
   T rounds, and the conversion of lemma 2. The appendix leaves delta open.
 
   Args:
-    local_epsilon: e0.
-    num_clients: n.
-    check_in_rate: g.
-    num_rounds: T.
-    delta: In the open interval (0, 1).
-    local_delta: d0, in the open interval (0, 1).
+    local_epsilon: Local epsilon e0.
+    num_clients: Number of clients n.
+    check_in_rate: Check-in rate g.
+    num_rounds: Number of rounds T.
+    delta: Target delta, in the open interval (0, 1).
+    local_delta: Local delta d0, in the open interval (0, 1).
   """
   _check_round(local_epsilon, num_clients, check_in_rate, 0.5)
   _checks.integer_at_least(1, num_rounds=num_rounds)

@@ -46,8 +46,8 @@ def laplace_sum_tail(num_draws: int, threshold) -> np.ndarray:
   with the upper incomplete gamma ratio Q: all terms are positive.
 
   Args:
-    num_draws: n, at least 1.
-    threshold: x, in scales, of any shape.
+    num_draws: Number of draws n, at least 1.
+    threshold: Threshold x, in scales, of any shape.
   """
   _checks.integer_at_least(1, num_draws=num_draws)
   threshold = np.asarray(threshold, np.float64)
@@ -71,9 +71,9 @@ def laplace_sum_delta(
   exp(distance) far out. More noise of this kind never lowers pure epsilon.
 
   Args:
-    epsilon: At least 0.
-    distance: Of the two inputs, in scales of the noise.
-    num_draws: n.
+    epsilon: Target epsilon, at least 0.
+    distance: Distance of the two inputs, in scales of the noise.
+    num_draws: Number of draws n.
   """
   _checks.non_negative(epsilon=epsilon)
   _checks.positive(distance=distance)
@@ -112,10 +112,11 @@ def later_epsilon(
 
   Args:
     mechanism: 'laplace' or 'gaussian'.
-    distance: How far the client can move the weight, over Laplace's scale or
-      the Gaussian's standard deviation.
-    num_updates: T, along the chain from the client's model to the one seen.
-    delta: In (0, 1).
+    distance: Largest distance by which the client can move the weight, over
+      Laplace's scale or the Gaussian's standard deviation.
+    num_updates: Number of updates T between the client's model and the model
+      that somebody sees.
+    delta: Target delta, in (0, 1).
   """
   _checks.one_of(MECHANISMS, mechanism=mechanism)
   _checks.positive(distance=distance)
@@ -158,10 +159,11 @@ def published_later_epsilon(
   Source: arXiv:1807.04369, section 4.3.
 
   Args:
-    local_epsilon: Of one weight and one participation, 2 g C / b.
-    num_updates: T, at least 1.
-    delta: In (0, 1/2).
-    corrected: See above.
+    local_epsilon: Epsilon of one weight and one participation, 2 g C / b, with
+      learning rate g, clip norm C and Laplace's scale b.
+    num_updates: Number of later updates T, at least 1.
+    delta: Target delta, in (0, 1/2).
+    corrected: Whether to use the corrected formula.
   """
   _checks.positive(local_epsilon=local_epsilon)
   _checks.integer_at_least(1, num_updates=num_updates)
@@ -186,8 +188,8 @@ def published_expected_loss(
   Source: arXiv:1807.04369, section 4.2.
 
   Args:
-    local_epsilon: Of one weight and one participation.
-    num_instances: k.
+    local_epsilon: Epsilon of one weight and one participation.
+    num_instances: Number of instances k.
   """
   _checks.positive(local_epsilon=local_epsilon)
   _checks.integer_at_least(1, num_instances=num_instances)

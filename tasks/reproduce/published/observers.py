@@ -26,12 +26,12 @@ class Diagnostic:
   """A number about a weaker observer, which is no guarantee.
 
   Attributes:
-    name: Of the number.
-    epsilon: Its value.
-    delta: At which it holds, None if the number knows of none.
-    unit: 'model' or 'coordinate': what epsilon is about.
-    why_not: Why it is no guarantee of the client's data.
-    facts: What else the number depends on.
+    name: Name of the number.
+    epsilon: Value of the number, an epsilon.
+    delta: Delta at which `epsilon` is stated, `None` if there is none.
+    unit: 'model' or 'coordinate', the part that `epsilon` is about.
+    why_not: Reason why it is no guarantee of the client's data.
+    facts: Other facts that the number depends on.
   """
 
   name: str
@@ -61,8 +61,8 @@ def diagnostics(
 
   Args:
     plan: A `tff_dp.DrawAndDiscardPlan`.
-    delta: At which they are stated.
-    later_updates: After how many more updates somebody looks.
+    delta: Delta at which the numbers are stated.
+    later_updates: Number of further updates after which the observer looks.
   """
   step, num_params, num_instances = (
       plan.step, plan.num_params, plan.num_instances

@@ -35,8 +35,8 @@ def pure(local_epsilon: float, order: float) -> float:
   (Mironov, arXiv:1702.07476, proposition 5).
 
   Args:
-    local_epsilon: e0.
-    order: l, above 1.
+    local_epsilon: Local epsilon e0.
+    order: Order l, above 1.
   """
   _checks.in_closed(0.0, 500.0, local_epsilon=local_epsilon)
   _checks.in_open(1.0, math.inf, order=order)
@@ -68,10 +68,10 @@ def round_divergence(
   crowd at their smallest k; m_k is never above that of one report.
 
   Args:
-    local_epsilon: e0, of a randomizer with finitely many reports.
-    num_clients: n.
-    check_in_rate: g, in (0, 1].
-    order: l, an integer of at least 2.
+    local_epsilon: Local epsilon e0 of a randomizer with finitely many reports.
+    num_clients: Number of clients n.
+    check_in_rate: Check-in rate g, in (0, 1].
+    order: Order l, an integer of at least 2.
   """
   _checks.in_closed(0.0, 100.0, local_epsilon=local_epsilon)
   _checks.integer_at_least(1, num_clients=num_clients)
@@ -117,7 +117,7 @@ def shuffled_check_in_epsilon(
   """Returns epsilon of all rounds of shuffled check-in, by Renyi divergence.
 
   Upper bound: the least `renyi.epsilon` of num_rounds times `round_divergence`
-  over integer orders. At most that of no amplification.
+  over integer orders. It is at most the epsilon without amplification.
 
   Raises:
     NotApplicableError: If the best order is the largest that is tried.

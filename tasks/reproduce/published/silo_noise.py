@@ -56,11 +56,12 @@ class PublishedNoise:
   """A formula's sigma, and what it really costs.
 
   Attributes:
-    formula: Where sigma comes from.
-    sigma: Standard deviation of the noise on the K-mean.
-    noise_multiplier: sigma K / C, that on the sum over the clip norm.
-    requested_epsilon: What the formula was asked for.
-    epsilon: What this sigma costs: computed, an upper bound.
+    formula: Formula that gives sigma.
+    sigma: Standard deviation of the noise on the mean of K records.
+    noise_multiplier: sigma K / C, the standard deviation on their sum over the
+      clip norm.
+    requested_epsilon: Epsilon that was put into the formula.
+    epsilon: Epsilon that this sigma costs, a computed upper bound.
     unmet: Conditions of the formula that do not hold, as sentences.
   """
 
@@ -90,13 +91,13 @@ def noise(
   """Returns the sigma of a formula, with the epsilon that it really costs.
 
   Args:
-    formula: Which one; some are for one pass only, the others for more.
-    sampling: How the batch of each round is chosen; K.
-    num_records: n.
-    num_rounds: R.
-    l2_norm_clip: C.
-    epsilon: What the formula is asked for.
-    delta: In (0, 1).
+    formula: Formula to use. Some are for one pass only, the others for more.
+    sampling: Rule by which each round chooses its batch of K records.
+    num_records: Number of records n.
+    num_rounds: Number of rounds R.
+    l2_norm_clip: Clip norm C.
+    epsilon: Epsilon to put into the formula.
+    delta: Target delta, in (0, 1).
   """
   _checks.clip_norm(l2_norm_clip=l2_norm_clip)
   _checks.delta(delta=delta)

@@ -52,12 +52,12 @@ class ShuffledNoise(NamedTuple):
   """Noise of a silo behind a shuffler, and what it costs.
 
   Attributes:
-    noise_multiplier: sigma K / C, of every silo.
-    noise_multiplier_alone: What a silo would need for the same budget without
-      a shuffler.
-    epsilon: Of `noise_multiplier`, against whoever sees only the shuffled
-      messages.
-    epsilon_alone: The same if the shuffler is not trusted.
+    noise_multiplier: Noise multiplier sigma K / C of every silo.
+    noise_multiplier_alone: Noise multiplier that a silo would need for the same
+      budget without a shuffler.
+    epsilon: Epsilon of `noise_multiplier` against an observer who sees only the
+      shuffled messages.
+    epsilon_alone: Epsilon of `noise_multiplier` if the shuffler is not trusted.
   """
 
   noise_multiplier: float
@@ -77,16 +77,16 @@ def shuffled_epsilon(
 ) -> float:
   """Returns epsilon of noisy minibatch SGD behind a shuffler. Upper bound.
 
-  Against whoever sees only the shuffled messages; at most that of the silo's
-  own messages.
+  It holds against an observer who sees only the shuffled messages, and is at
+  most the epsilon without a shuffler.
 
   Args:
-    sampling: How each silo chooses its batches; K.
-    num_records: n, of every silo.
-    num_rounds: R.
-    num_silos: M, messages that are sure to be shuffled together.
-    noise_multiplier: sigma K / C, of every silo.
-    delta: In (0, 1).
+    sampling: Rule by which each silo chooses batches of K records.
+    num_records: Number of records n of every silo.
+    num_rounds: Number of rounds R.
+    num_silos: Number of messages M that are sure to be shuffled together.
+    noise_multiplier: Noise multiplier sigma K / C of every silo.
+    delta: Target delta, in (0, 1).
   """
   _checks.integer_at_least(1, num_silos=num_silos)
   _checks.positive(noise_multiplier=noise_multiplier)
@@ -127,18 +127,19 @@ def calibrate_shuffled_noise(
 ) -> ShuffledNoise:
   """Returns noise within the budget against who sees the shuffled messages.
 
-  Upper bound: what is returned has been computed to be within the budget. It is
-  least up to a part in 10^3, as far as `shuffled_epsilon` falls with the noise.
+  Upper bound: the epsilon of the result was computed and is within the budget.
+  If `shuffled_epsilon` falls as the noise grows, the result is the least noise
+  up to a part in 10^3.
   The published formula for it (arXiv:2106.09779, theorem 5.1) has a constant
   that is not specified, and is not offered.
 
   Args:
-    sampling: How each silo chooses its batches; K.
-    num_records: n, of every silo.
-    num_rounds: R.
-    num_silos: M, messages that are sure to be shuffled together.
-    epsilon: The budget, above 0.
-    delta: In (0, 1).
+    sampling: Rule by which each silo chooses batches of K records.
+    num_records: Number of records n of every silo.
+    num_rounds: Number of rounds R.
+    num_silos: Number of messages M that are sure to be shuffled together.
+    epsilon: Budget, above 0.
+    delta: Target delta, in (0, 1).
   """
   settings = dict(num_records=num_records, num_rounds=num_rounds, delta=delta)
   alone = silo_calibration.least_noise_multiplier(
@@ -187,12 +188,13 @@ def round_profile(
   tau = d_r + (M - 1) exp(-e_s) (d_s + d_r).
 
   Args:
-    sampling: How batches are chosen.
-    num_records: n.
-    num_silos: M.
-    noise_multiplier: sigma K / C.
-    record_delta: d_r, at which one message has e_r for one record.
-    silo_delta: d_s, at which one message has e_s for the whole silo.
+    sampling: Rule by which a silo chooses its batch.
+    num_records: Number of records n of a silo.
+    num_silos: Number of silos M.
+    noise_multiplier: Noise multiplier sigma K / C of every silo.
+    record_delta: Delta d_r, at which a message has epsilon e_r for one record.
+    silo_delta: Delta d_s, at which a message has epsilon e_s for the whole
+      silo.
   """
   own = sampling.profile(
       num_records=num_records, noise_multiplier=noise_multiplier
