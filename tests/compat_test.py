@@ -14,6 +14,8 @@ import unittest
 
 from absl.testing import absltest
 from absl.testing import parameterized
+from dp_accounting import pld
+import numpy as np
 
 from tff_dp import _columns
 from tff_dp import _compat
@@ -345,6 +347,34 @@ class RequireTffTest(parameterized.TestCase):
         TF_CPP_MIN_LOG_LEVEL='1',
     )
     self.assertEqual(result.stdout.strip(), '1')
+
+
+class InvertLossesTest(parameterized.TestCase):
+
+  @parameterized.product(
+      share=(1e-6, 0.0025, 0.3, 0.999, 1.0),
+      noise=(0.3, 1.0, 50.0),
+      adjacency=('ADD', 'REMOVE'),
+  )
+  def test_no_delta_changes(self, share, noise, adjacency):
+    _compat.invert_losses_at_once()
+    loss = pld.privacy_loss_mechanism.GaussianPrivacyLoss(
+        noise,
+        sampling_prob=share,
+        adjacency_type=pld.privacy_loss_mechanism.AdjacencyType[adjacency],
+    )
+    bounds = loss.connect_dots_bounds()
+    losses = np.concatenate([
+        np.linspace(bounds.epsilon_lower, bounds.epsilon_upper, 300),
+        np.linspace(-5, 5, 101),
+        # Where it has a rule of its own.
+        [0.0] + [sign * np.log1p(-share) for sign in (1, -1) if share < 1],
+    ])
+    # A scalar is inverted by dp_accounting alone.
+    one_by_one = [loss.get_delta_for_epsilon(float(each)) for each in losses]
+    at_once = loss.get_delta_for_epsilon(losses)
+    np.testing.assert_allclose(at_once, one_by_one, rtol=0, atol=1e-15)
+    self.assertGreater(np.ptp(at_once), 1e-9)
 
 
 if __name__ == '__main__':

@@ -10,6 +10,7 @@ can still be diagnosed.
 
 import atexit
 from collections.abc import Callable, Iterator
+import copy
 import dataclasses
 import enum
 import functools
@@ -275,6 +276,64 @@ def loss_distribution(accountant):
     accountant: A `PLDAccountant` of dp_accounting.
   """
   return accountant._pld  # pylint: disable=protected-access
+
+
+def invert_losses_at_once() -> None:
+  """Makes dp_accounting invert the losses of Gaussian noise all at once.
+
+  It inverts the loss at every point of its grid by itself, which takes most of
+  the time of an epsilon. The distributions stay the same, up to rounding.
+  Checked against dp_accounting 0.4.3 and 0.6.0.
+  """
+  pld = importlib.import_module('dp_accounting.pld.privacy_loss_mechanism')
+  kind = pld.GaussianPrivacyLoss
+  if 'get_delta_for_epsilon' in vars(kind):
+    return
+  one_by_one = kind.get_delta_for_epsilon
+
+  def get_delta_for_epsilon(self, epsilon):
+    both = pld.AdjacencyType.ADD, pld.AdjacencyType.REMOVE
+    if self.adjacency_type not in both or not getattr(epsilon, 'shape', ()):
+      return one_by_one(self, epsilon)
+    known = _inverted(self, epsilon, self.adjacency_type is both[0])
+    at_once = copy.copy(self)
+    at_once.inverse_privacy_loss = lambda each: (
+        known[each] if each in known else self.inverse_privacy_loss(each)
+    )
+    return one_by_one(at_once, epsilon)
+
+  kind.get_delta_for_epsilon = get_delta_for_epsilon
+
+
+def _inverted(loss, losses, is_add: bool) -> dict[float, float]:
+  """Returns the largest x at which a Gaussian mechanism has each loss.
+
+  It leaves out what dp_accounting treats on its own: the loss 0, losses near
+  the end of the range, and those beyond.
+
+  Args:
+    loss: A `GaussianPrivacyLoss` of dp_accounting.
+    losses: Float64 array of losses.
+    is_add: Whether the loss is that of adding a contribution.
+  """
+  np = importlib.import_module('numpy')
+  sign = -1.0 if is_add else 1.0
+  share = loss.sampling_prob
+  plain = without = losses
+  if share < 1:
+    # The loss l without sampling solves exp(sign l) = exp(first) - exp(second)
+    # = 1 + (exp(sign loss) - 1) / share.
+    second = np.log(1 / share - 1)
+    plain = losses[
+        (losses != 0)
+        & (np.log(1 / share) + sign * losses > second)
+        & ~np.isclose(losses, sign * np.log1p(-share), rtol=1e-6, atol=0)
+    ]
+    first = np.log(1 / share) + sign * plain
+    without = sign * (first + np.log1p(-np.exp(second - first)))
+  middle = -sign * 0.5 * loss.sensitivity
+  found = middle - without * loss.standard_deviation**2 / loss.sensitivity
+  return dict(zip(plain.tolist(), found.tolist()))
 
 
 def loss_directions(distribution) -> tuple:
