@@ -53,11 +53,11 @@ class OtherNoiseTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'other noise|clients_per_round=20'
     ):
-      certification.certify(processes.fed_avg(other.aggregator()), plan)
+      certification.certify(processes.of_plan(other), plan)
 
   def test_plan_that_was_calibrated_afterwards_is_refused(self):
     plan = processes.build_plan(noise_multiplier=0.5)
-    process = processes.fed_avg(plan.aggregator())
+    process = processes.of_plan(plan)
     calibrated = plan.calibrated(epsilon=1.0, delta=1e-5)
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'calibrate first'
@@ -67,7 +67,7 @@ class OtherNoiseTest(parameterized.TestCase):
 
   def test_adaptive_clipping(self):
     plan = processes.build_adaptive_plan()
-    process = processes.fed_avg(plan.aggregator())
+    process = processes.of_plan(plan)
     certificate = certification.certify(process, plan)
     state = process.initialize()
     for round_index in range(1, processes.NUM_ROUNDS + 1):
@@ -82,8 +82,8 @@ class OtherNoiseTest(parameterized.TestCase):
   def test_state_of_another_plan_is_refused(self):
     plan = processes.build_plan()
     other = processes.build_plan(noise_multiplier=0.01)
-    process = processes.fed_avg(plan.aggregator())
-    state = processes.fed_avg(other.aggregator()).initialize()
+    process = processes.of_plan(plan)
+    state = processes.of_plan(other).initialize()
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'release_id'):
       certification.certify(process, plan).check(state, None, rounds_done=0)
     with self.assertRaisesRegex(Exception, 'adds other noise'):
@@ -91,7 +91,7 @@ class OtherNoiseTest(parameterized.TestCase):
 
   def test_a_second_noise_state_is_refused(self):
     plan = processes.build_plan()
-    process = processes.fed_avg(plan.aggregator())
+    process = processes.of_plan(plan)
     certificate = certification.certify(process, plan)
     state = process.initialize()
     later = process.next(state, [small_model.client(1)]).state
@@ -102,7 +102,7 @@ class OtherNoiseTest(parameterized.TestCase):
 
   def test_noise_that_is_not_that_of_the_plan_is_refused(self):
     plan = processes.build_plan()
-    process = processes.fed_avg(plan.aggregator())
+    process = processes.of_plan(plan)
     certificate = certification.certify(process, plan)
     output = process.next(process.initialize(), [small_model.client(1)])
     certificate.check(output.state, output.metrics, rounds_done=1)
@@ -147,7 +147,7 @@ class OurBuildersTest(parameterized.TestCase):
         ),
     )
     for process in (
-        small_model.build_process(plan), processes.fed_avg(plan.aggregator())
+        small_model.build_process(plan), processes.of_plan(plan)
     ):
       with self.assertRaisesRegex(
           _checks.PrivacyRefusedError, plan.fingerprint
@@ -170,7 +170,7 @@ class PlanOfTheProcessTest(parameterized.TestCase):
         for times in (1, 2)
     ]
     plans = (plan, *others)
-    built = [processes.fed_avg(each.aggregator()) for each in plans]
+    built = [processes.of_plan(each) for each in plans]
     for process, expected in zip(built, plans, strict=True):
       found = certification.certify(process)
       self.assertEqual(found.plan, expected)
@@ -194,7 +194,7 @@ class PlanOfTheProcessTest(parameterized.TestCase):
 
   def test_plan_of_another_python_process_has_to_be_handed(self):
     plan = processes.build_plan()
-    process = processes.fed_avg(plan.aggregator())
+    process = processes.of_plan(plan)
     with mock.patch.dict(release_marks._PLANS, clear=True):
       with self.assertRaisesRegex(
           _checks.ArgumentError, f'plan=plan.*{plan.fingerprint}'
@@ -240,7 +240,7 @@ class NoPrivacyByNameTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       ('dp_ftrl', lambda: small_model.build_process(_SILENT)),
-      ('aggregator', lambda: processes.fed_avg(_SILENT.aggregator())),
+      ('aggregator', lambda: processes.of_plan(_SILENT)),
       ('silos', lambda: silo_run.build_process(noise_stddev=0.0)),
       (
           'draw_and_discard',
@@ -297,6 +297,8 @@ class CheckInPlansTest(parameterized.TestCase):
           _SPHERE, randomizers.Gaussian(4.0, 0.5), randomizers.Laplace(1.0, 0.5)
       ),
   )
+  # Every protocol, and every randomizer.
+  @pytest.mark.slow(but=['0', '4', '8', '9'])
   def test_is_certified(self, name, randomizer):
     plan = tff_dp.CheckInPlan(_PROTOCOLS[name], randomizer)
     certificate = certification.certify(_check_in_process(plan), plan)

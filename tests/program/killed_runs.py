@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Goes on with some real runs, and ends them all by one SIGKILL, in a round.
 
-`python -m tests.program.killed_runs DIR` does so with the runs of the folder,
-of which each was killed before. One process for all, because starting one, with
-all that it imports, takes longer than the runs.
+`python -m tests.program.killed_runs DIR NAME...` does so with runs of the
+folder, of which each was killed before. One process for all, because starting
+one, with all that it imports, takes longer than the runs.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,8 @@ from tff_dp.program import run as run_lib
 
 REAL = 'real'
 SILOS = 'silos'
-_HELD = (
+NAMES = (
+    REAL,
     protocol_run.FIXED_WINDOW,
     protocol_run.SHUFFLED,
     protocol_run.CYCLIC,
@@ -37,7 +38,6 @@ _HELD = (
     SILOS,
     secure_sum_run.SUMS,
 )
-NAMES = (REAL, *_HELD)
 # The round in which each ends.
 KILLED_IN = {
     REAL: 8,
@@ -110,15 +110,16 @@ def _hold(name: str, root: pathlib.Path) -> None:
     is_there.wait()
 
 
-def main(parent: pathlib.Path) -> None:
-  for name in _HELD:
+def main(parent: pathlib.Path, names: list[str]) -> None:
+  last, *held = names
+  for name in held:
     _hold(name, parent / name)
   kill = threading.Timer(
       _SECONDS_IN_ROUND, os.kill, (os.getpid(), signal.SIGKILL)
   )
-  with _in_round(REAL, kill.start):
-    _run_to_the_end(REAL, parent / REAL)
+  with _in_round(last, kill.start):
+    _run_to_the_end(last, parent / last)
 
 
 if __name__ == '__main__':
-  main(pathlib.Path(sys.argv[1]))
+  main(pathlib.Path(sys.argv[1]), sys.argv[2:])

@@ -16,6 +16,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tff_dp
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
@@ -65,10 +66,12 @@ class _LoopTestCase(parameterized.TestCase):
     super().setUp()
     folder = self.enterContext(tempfile.TemporaryDirectory())
     self.root = pathlib.Path(folder) / 'run'
+    # Its charts take longer than all rounds here.
+    self.enterContext(mock.patch.object(documents, 'write'))
 
   def _loop(self, process=None, clients=None, **arguments) -> program.Loop:
     if process is None:
-      process = processes.fed_avg(_plan().aggregator())
+      process = processes.of_plan(_plan())
     made = program.Loop(
         process,
         processes.Clients() if clients is None else clients,
@@ -96,7 +99,7 @@ class RightLoopsTest(_LoopTestCase):
         adaptive_clipping=mechanisms.AdaptiveClipping(),
         noise_multiplier=8.0,
     )
-    loop = self._loop(processes.fed_avg(plan.aggregator()))
+    loop = self._loop(processes.of_plan(plan))
     rng, sizes = np.random.default_rng(4), []
     while loop.rounds_left:
       cohort = [each for each in loop.eligible() if rng.random() < 0.25]
@@ -258,7 +261,7 @@ class RightLoopsTest(_LoopTestCase):
     plan = _plan()
     process = tff.simulation.compose_dataset_computation_with_learning_process(
         datasets.preprocess(lambda d: d.map(_pair).batch(2)).dataset_computation,
-        processes.fed_avg(plan.aggregator()),
+        processes.of_plan(plan),
     )
     loop = self._loop(process, datasets, plan=plan)
     output = loop.next(['c1', 'c2'])
@@ -301,6 +304,8 @@ class SystemsTest(_LoopTestCase):
           True,
       ),
   )
+  # One of each way to choose a cohort.
+  @pytest.mark.slow(but=['shuffled', 'silos', 'draw_and_discard'])
   def test_system(self, build, is_chosen):
     process, clients = build()
     loop = self._loop(process, clients)
@@ -384,19 +389,19 @@ class WrongLoopsTest(_LoopTestCase):
   def test_process_of_another_plan(self):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'other noise'):
       self._loop(
-          processes.fed_avg(_plan(noise_multiplier=1.0).aggregator()),
+          processes.of_plan(_plan(noise_multiplier=1.0)),
           plan=_plan(),
       )
 
   def test_process_in_the_directory_of_another(self):
     self._loop().close()
-    other = processes.fed_avg(_plan(noise_multiplier=9.0).aggregator())
+    other = processes.of_plan(_plan(noise_multiplier=9.0))
     with self.assertRaisesRegex(_checks.ArgumentError, 'noise_multiplier 8.0'):
       self._loop(other)
 
   def test_plan_that_is_calibrated_after_the_process_was_built(self):
     plan = _plan()
-    process = processes.fed_avg(plan.aggregator())
+    process = processes.of_plan(plan)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'other noise'):
       self._loop(process, plan=plan.calibrated(epsilon=1.0, delta=_DELTA))
 
@@ -418,7 +423,7 @@ class WrongLoopsTest(_LoopTestCase):
     self.assertEqual(loop.rounds_done, 2)
 
   def test_cohort_that_was_not_committed(self):
-    process = processes.fed_avg(_plan().aggregator())
+    process = processes.of_plan(_plan())
     loop = self._loop(process)
     loop.next(['1', '2'])
     beside = process.next(loop.state, _data(['3', '4'])).state
@@ -435,7 +440,7 @@ class WrongLoopsTest(_LoopTestCase):
     loop = self._loop()
     early = loop.next(['1', '2']).state
     loop.next(['3', '4'])
-    again = self._loop(processes.fed_avg(_plan().aggregator()))
+    again = self._loop(processes.of_plan(_plan()))
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'not the one after round 2'
     ):
@@ -462,8 +467,7 @@ class WrongLoopsTest(_LoopTestCase):
     self.assertEqual(loop.rounds_done, 2)
 
   def test_rollback_of_the_secret_files(self):
-    aggregator = _plan().aggregator()
-    loop = self._loop(processes.fed_avg(aggregator))
+    loop = self._loop()
     loop.next(['1', '2'])
     shutil.copytree(self.root / 'secret', self.root.parent / 'copy')
     loop.next(['3', '4'])
@@ -473,7 +477,7 @@ class WrongLoopsTest(_LoopTestCase):
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'has released rounds through 2'
     ):
-      self._loop(processes.fed_avg(aggregator))
+      self._loop()
 
   def test_round_beyond_the_budget(self):
     budget = _plan().epsilon(delta=_DELTA, num_rounds=2)
@@ -489,7 +493,7 @@ class WrongLoopsTest(_LoopTestCase):
 
   def test_two_loops_in_a_directory(self):
     first = self._loop()
-    second = self._loop(processes.fed_avg(_plan().aggregator()))
+    second = self._loop(processes.of_plan(_plan()))
     second.next(['1', '2'])
     for call in (first.next, first.statement, first.eligible):
       with self.assertRaisesRegex(
@@ -498,7 +502,7 @@ class WrongLoopsTest(_LoopTestCase):
         call()
 
   def test_loop_in_the_directory_of_train(self):
-    process = processes.fed_avg(_plan().aggregator())
+    process = processes.of_plan(_plan())
     with mock.patch.object(program.run.documents, 'write'):
       program.train(
           process,
@@ -556,6 +560,8 @@ class KilledLoopsTest(parameterized.TestCase):
       is_after=(False, True),
   )
   def test_no_round_is_returned_twice(self, target, number, is_after):
+    # Its charts take longer than all else.
+    self.enterContext(mock.patch.object(documents, 'write'))
     root = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / 'r'
     returned, clients = [], {}
 

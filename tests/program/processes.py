@@ -36,6 +36,20 @@ def fed_avg(aggregator=None):
   )
 
 
+def of_plan(plan):
+  """Returns the process of TFF's builder for a plan, built and compiled once.
+
+  Its key is drawn anew by every `initialize`.
+  """
+  aggregator = plan.aggregator()  # Also keeps the plan among the latest ones.
+  if plan.fingerprint not in _of_plans:
+    _of_plans[plan.fingerprint] = fed_avg(aggregator)
+  return _of_plans[plan.fingerprint]
+
+
+_of_plans = {}
+
+
 def variable_model() -> tff.learning.models.VariableModel:
   return tff.learning.models.from_keras_model(
       tf.keras.Sequential(

@@ -13,6 +13,7 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 import tensorflow as tf
 
 from tests.program import killed_runs
@@ -72,7 +73,14 @@ def _last_checkpoint(root: pathlib.Path, name: str) -> tuple[bytes, bytes]:
   return checkpoints.pack(checkpoint.process_state), checkpoint.ledger
 
 
-class ResumeTest(kills.RunsTestCase):
+# Noise of the server, and noise and coins of the clients.
+_SOME = (killed_runs.REAL, protocol_run.SHUFFLED)
+
+
+class _ResumeTestCase(kills.RunsTestCase):
+  """Runs of some systems, all killed at once."""
+
+  names: tuple[str, ...] = ()
 
   @classmethod
   def setUpClass(cls):
@@ -84,7 +92,7 @@ class ResumeTest(kills.RunsTestCase):
     cls.enterClassContext(
         execution.create_sync_in_process_context(max_concurrent_clients=1)
     )
-    for name in killed_runs.NAMES:
+    for name in cls.names:
       # The copy begins with the same keys: those of model, coins and noise.
       save = kills.at_call(checkpoints.CheckpointStore.save, 1, is_after=True)
       with mock.patch.object(checkpoints.CheckpointStore, 'save', save):
@@ -95,7 +103,8 @@ class ResumeTest(kills.RunsTestCase):
       shutil.copytree(cls.parent / name, cls.parent / 'uninterrupted' / name)
     log = cls.enterClassContext(open(cls.parent / 'log', 'w+b'))
     child = subprocess.Popen(
-        [sys.executable, '-m', 'tests.program.killed_runs', cls.parent],
+        [sys.executable, '-m', 'tests.program.killed_runs', cls.parent]
+        + list(cls.names),
         cwd=_REPOSITORY,
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -107,7 +116,7 @@ class ResumeTest(kills.RunsTestCase):
     async def notebook_cell():
       return {
           name: killed_runs.run(name, cls.parent / 'uninterrupted' / name)
-          for name in killed_runs.NAMES
+          for name in cls.names
       }
 
     # TFF's own loop and ours both have to work beside a running one.
@@ -116,8 +125,8 @@ class ResumeTest(kills.RunsTestCase):
       log.seek(0)
       raise AssertionError(log.read().decode()[-4000:])
 
-  @parameterized.parameters(*killed_runs.NAMES)
-  def test_killed_twice_equals_uninterrupted(self, name):
+  def _check(self, name: str) -> None:
+    """Fails unless a killed run ends as one that was never killed."""
     root, whole = self.parent / name, self.parent / 'uninterrupted' / name
     # After some checkpoints, in the midst of what the next one will hold.
     killed_in = killed_runs.KILLED_IN[name]
@@ -143,6 +152,29 @@ class ResumeTest(kills.RunsTestCase):
     self.assertEqual(
         _last_checkpoint(root, name), _last_checkpoint(whole, name)
     )
+
+
+class ResumeTest(_ResumeTestCase):
+
+  names = _SOME
+
+  @parameterized.parameters(*names)
+  def test_killed_twice_equals_uninterrupted(self, name):
+    self._check(name)
+
+
+# Each of them resumes in a test of its own as well, killed by an exception.
+@pytest.mark.slow
+class OtherSystemsTest(_ResumeTestCase):
+
+  names = tuple(name for name in killed_runs.NAMES if name not in _SOME)
+
+  @parameterized.parameters(*names)
+  def test_killed_twice_equals_uninterrupted(self, name):
+    self._check(name)
+
+
+class InsecureKeyTest(parameterized.TestCase):
 
   @parameterized.parameters((None, False), (3, True))
   def test_insecure_key_is_found_in_the_state(self, seed, is_insecure):
