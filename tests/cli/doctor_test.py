@@ -218,10 +218,10 @@ class DoctorTest(parameterized.TestCase):
         'from tff_dp import _compat\n'
         '_compat._let_wrapped_dicts_be_saved = lambda: None\n'
         'from tff_dp.cli import doctor_probe\n'
-        'doctor_probe.main()'
+        'doctor_probe.main(skip_worker=True)'
     )
     with _child(code):
-      status, output = _run()
+      status, output = _run('--skip-worker')
     is_reference = _compat.COLUMN is _columns.REFERENCE
     self.assertEqual(status, 3 if is_reference else 0, output)
     if is_reference:

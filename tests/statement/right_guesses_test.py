@@ -44,7 +44,9 @@ class OthersCurveTest(parameterized.TestCase):
   def test_dp_ftrl(self, name):
     plan = _plan(name)
     sigma = plan.noise_multiplier / math.sqrt(plan.squared_sensitivity)
-    curve = pld_lib.from_gaussian_mechanism(sigma)
+    curve = pld_lib.from_gaussian_mechanism(
+        sigma, value_discretization_interval=1e-3
+    )
     self.assertAlmostEqual(_chance(plan), _others(curve), delta=1e-4)
     delta = curve.get_delta_for_epsilon(1.0)
     self.assertAlmostEqual(
