@@ -74,9 +74,9 @@ NO_ENDS = 'none: every draw has finitely many outputs, with exact probabilities'
 def squared_radius_limit(num_bytes: int) -> float:
   """Returns the squared radius beyond which a pair of normals gets a new tail.
 
-  Box and Muller's radius is beyond the limit if the uniform is below
-  `FAR_SHARE`. The limit lies half way between two adjacent values of
-  TensorFlow's uniform, so rounding cannot move a radius across it.
+  TensorFlow makes the radius of a pair from a uniform number. The radius is
+  beyond the limit if that number is below `FAR_SHARE`. The limit lies between
+  the radii of two adjacent numbers, so rounding cannot move a radius across it.
 
   Args:
     num_bytes: Size of a float, 4 or 8 bytes.

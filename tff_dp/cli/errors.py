@@ -71,8 +71,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 class Parser(argparse.ArgumentParser):
   """An `ArgumentParser` with our errors and without abbreviated flags.
 
-  If there is a function `fill`, the parser calls it when it first parses. The
-  function adds the flags.
+  The argument `fill` is a function that adds flags to the parser. It is called
+  only when the parser first parses.
   """
 
   def __init__(

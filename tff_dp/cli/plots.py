@@ -36,7 +36,7 @@ _NAMES = {
 def check(path: str) -> None:
   """Raises if `--plot` cannot write its file, or if matplotlib is missing.
 
-  It is called before the work.
+  Call it before the work.
 
   Args:
     path: The file.

@@ -250,11 +250,11 @@ def passes_of(arguments) -> int:
 
 
 def too_long(arguments, name: str) -> _checks.ArgumentError:
-  """Returns the error about more slots than the run has rounds.
+  """Returns the error about a window of slots that is longer than the run.
 
   Args:
     arguments: The flags.
-    name: Name of the flag that limits the slots, 'rounds' or 'population'.
+    name: Name of the flag that bounds `--slots`, 'rounds' or 'population'.
   """
   return _checks.ArgumentError(
       'slots',

@@ -21,11 +21,11 @@ _DESCRIPTORS = (
 
 @dataclasses.dataclass(frozen=True)
 class ClientList:
-  """One value for every client, not converted yet.
+  """A list with one value per client, which `flat` or `leaves` converts.
 
   Attributes:
-    members: Values of the clients.
-    type_spec: Type of a value.
+    members: Values of the clients, as the user gave them.
+    type_spec: Type of one value.
     where: Name of the list in an error.
   """
 

@@ -295,9 +295,9 @@ def create_sync_in_process_context(
     default_num_clients: Number of clients to use if the arguments of a
       computation do not determine it.
     max_clients_per_call: Largest number of clients that a worker trains in one
-      call of TensorFlow, if their data is in memory. A call that loops over its
-      clients has at most 64. With 1, each client has a separate call, like
-      clients whose data is a pipeline.
+      call of TensorFlow, if their data is in memory. Default: 512. A call that
+      loops over its clients has at most 64. With 1, each client has a separate
+      call, like clients whose data is a pipeline.
 
   Raises:
     ArgumentError: If a value is not allowed, or a device does not exist.

@@ -109,7 +109,7 @@ def read_manifest(root: str | os.PathLike) -> dict[str, Any]:
   except (OSError, ValueError, LookupError, TypeError) as error:
     raise _not_a_bundle(root, f'{type(error).__name__}: {error}') from error
   if not is_known:
-    raise _not_a_bundle(root, 'other fields, or another schema or version')
+    raise _not_a_bundle(root, 'the manifest is not one of this version')
   return content
 
 

@@ -138,7 +138,7 @@ def flat_name(name: str) -> str:
 def stored(
     folder: pathlib.Path, specs: Mapping[str, tuple[np.dtype, tuple[int, ...]]]
 ) -> dict[str, np.ndarray]:
-  """Returns variables in the checkpoint of a SavedModel, without its graphs.
+  """Returns the variables in the checkpoint of a SavedModel. No graph runs.
 
   Args:
     folder: Folder of the SavedModel, or of the functional model.

@@ -132,7 +132,9 @@ def check_graph(
           raise _not_allowed(node.op, scope, node)
       _check_attributes(node.attr, known)
       if 'job:' in node.device and 'job:localhost' not in node.device:
-        raise NotAllowedError(f'{node.name} runs on {node.device}')
+        raise NotAllowedError(
+            f'{node.name} runs on another machine, {node.device}'
+        )
   for function in graph_def.library.function:
     _check_attributes(function.attr, known)
     if function.signature.name in readers:
@@ -140,7 +142,8 @@ def check_graph(
       for name in function.attr:
         if not name.startswith('_'):
           raise NotAllowedError(
-              f'a function that reads a file has the attribute {name}'
+              f'a function that reads a file has the attribute {name}, by which'
+              ' TensorFlow might replace the function'
           )
 
 

@@ -310,7 +310,10 @@ def _check_points(described, points: Mapping[str, Any]) -> None:
   chance = points['guarantee']['right_guesses']
   level = plain_words.name_of(chance)
   if not points['guarantee']['level'].startswith(f'{level} ('):
-    raise Wrong(f'the level of protection is {level}, not what point 7 says')
+    raise Wrong(
+        'point 7 of the statement names another level of protection than'
+        f' {level}'
+    )
 
 
 def _leaves(value: Any, *path: Any) -> Iterator[tuple[tuple, Any]]:

@@ -512,7 +512,7 @@ class ServerRounds:
         buffers=tuple(found[f'buffer_{i}'] for i in range(len(before.buffers))),
     )
     if len(self._noise.digests) != len(before.digests):
-      raise ValueError(f'{len(self._noise.digests)} digests')
+      raise ValueError(f'it has {len(self._noise.digests)} digests')
 
   def _refuse_if(self, is_refused: bool, found: str) -> None:
     if is_refused:
@@ -545,7 +545,9 @@ def _secret_words(text: str) -> bytes:
   """Returns a key or digest that is stored as hexadecimal digits."""
   words = bytes.fromhex(text)
   if len(words) != coins.KEY_BYTES:
-    raise ValueError(f'{len(words)} bytes, expected {coins.KEY_BYTES}')
+    raise ValueError(
+        f'a key or digest has {len(words)} bytes, expected {coins.KEY_BYTES}'
+    )
   return words
 
 

@@ -260,10 +260,10 @@ class Loop:
     self._checked().write_models()
 
   def close(self) -> None:
-    """Gives up the directory, so that this or another process can resume.
+    """Writes the report, and gives up the directory to this or another process.
 
-    Before, it writes the report. If a round has begun and failed, it also
-    writes the statement again, because that round counts.
+    If a round has begun and failed, the statement is written again, too,
+    because that round counts.
     """
     try:
       if self._released is not None:

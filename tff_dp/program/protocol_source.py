@@ -381,7 +381,7 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
       raise _not_repeated()
     root_key = bytes.fromhex(content['root_key'])
     if len(root_key) != coins.KEY_BYTES:
-      raise ValueError(f'a key of {len(root_key)} bytes')
+      raise ValueError(f'its key has {len(root_key)} bytes')
     iterator = cls(root_key, facts)
     iterator._draws_repeat = content['probe'] == samplers.probe(
         facts['sampler']
@@ -406,7 +406,7 @@ class ProtocolCohorts(cohorts_lib.Cohorts):
   """Cohorts of clients that decide themselves whether to take part.
 
   The number of reports of a step is recorded, unless the protocol keeps it
-  secret. The realised rate is recorded if the protocol expects a rate. It is
+  secret. If the protocol expects a rate, the realised rate is recorded, too:
   the number of reports so far, per client and step.
   """
 

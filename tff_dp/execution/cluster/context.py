@@ -297,11 +297,12 @@ def create_cluster_context(
       is taken as an id if it is a string and the computation takes another
       type. `None` if the values themselves travel.
     max_retries: Number of times that a shard may be tried again after its
-      worker was lost. If the work of a client fails, nothing is tried again.
+      worker was lost. Default: 3. If the work of a client fails, nothing is
+      tried again.
     default_num_clients: Number of clients to use if the arguments of a
       computation do not determine it.
     max_clients_per_call: Largest number of clients that a worker trains in one
-      call of TensorFlow, as for `create_sync_in_process_context`.
+      call of TensorFlow, see `create_sync_in_process_context`. Default: 64.
 
   Raises:
     ArgumentError: An argument has a bad value, or `address` or `security` is

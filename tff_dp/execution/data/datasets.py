@@ -147,10 +147,11 @@ class Table:
 
 
 def table_of(dataset: tf.data.Dataset) -> Table | None:
-  """Returns a dataset as a table, or None if it is not plainly made of slices.
+  """Returns a dataset as a table, or None.
 
-  It must be made of slices of tensors, with at most one `batch`, and no tensor
-  may hold variants. See `_compat.slices_of_dataset`.
+  The result is None unless the dataset is made of slices of tensors, with at
+  most one `batch` (see `_compat.slices_of_dataset`). A tensor of variants gives
+  None, too.
   """
   found = _compat.slices_of_dataset(dataset)
   if found is None or any(c.dtype == tf.variant for c in found[0]):

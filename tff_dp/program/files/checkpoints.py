@@ -140,7 +140,7 @@ class CheckpointStore:
           ('round_index', saved_round, round_index),
       ):
         if value != expected:
-          raise ValueError(f'{name} {value}, expected {expected}')
+          raise ValueError(f'its {name} is {value}, expected {expected}')
       noise, history = map(regular.parse_json, (noise, history))
       _check_noise(noise)
       history_lib.check(history)
@@ -174,7 +174,7 @@ def _check_noise(noise: object) -> None:
   if noise['kind'] not in noise_checkpoints.KINDS or not (
       draws is None or all(isinstance(draws[name], str) for name in _DRAWS)
   ):
-    raise ValueError(f'noise {_checks.shown(noise)}')
+    raise ValueError(f'its entry noise is {_checks.shown(noise)}')
 
 
 def _checksum(content: bytes) -> bytes:
@@ -232,17 +232,22 @@ def unpack(data: bytes, *, like: object) -> object:
   header = regular.parse_json(data[8:start])
   expected = tree.flatten(like)
   if len(header) != len(expected):
-    raise ValueError(f'{len(header)} leaves, expected {len(expected)}')
+    raise ValueError(
+        f'it has {len(header)} leaves, expected {len(expected)}'
+    )
   leaves = []
   for (kind, shape, size), old in zip(header, expected):
     if kind != _kind(old):
-      raise ValueError(f'a leaf {_checks.shown(kind)}, expected {_kind(old)}')
+      raise ValueError(
+          f'a leaf is {_checks.shown(kind)}, expected {_kind(old)}'
+      )
     if not isinstance(old, _TEXTS):
       old = np.asarray(old)
       if shape != list(old.shape) or size != old.nbytes:
         raise ValueError(
-            f'a leaf {kind}{_checks.shown(shape)}, expected'
-            f' {old.dtype}{list(old.shape)}'
+            f'a leaf has the shape {_checks.shown(shape)} and'
+            f' {_checks.shown(size)} bytes, expected {list(old.shape)} and'
+            f' {old.nbytes}'
         )
     body = data[start : start + size]
     if size < 0 or len(body) != size:
@@ -258,7 +263,7 @@ def unpack(data: bytes, *, like: object) -> object:
       leaf = np.frombuffer(body, old.dtype).reshape(shape).copy()[()]
     leaves.append(leaf)
   if start != len(data):
-    raise ValueError(f'{len(data) - start} bytes after its leaves')
+    raise ValueError(f'it has {len(data) - start} bytes after its leaves')
   return tree.unflatten_as(like, leaves)
 
 

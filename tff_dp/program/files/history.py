@@ -30,7 +30,7 @@ def check(saved: Any) -> None:
   if set(saved) != set(EMPTY) or not all(
       isinstance(each, int) and each >= 0 for each in saved.values()
   ):
-    raise ValueError(f'history {_checks.shown(saved)}')
+    raise ValueError(f'its entry history is {_checks.shown(saved)}')
 
 
 class History(Sequence):

@@ -110,8 +110,9 @@ def frozen_weights(process: object, state: object) -> str | None:
 def digest_of_frozen(process: object, state: object) -> str | None:
   """Returns the hexadecimal digest of frozen weights that the graph holds.
 
-  It is `None` if the graph holds none. A model of `learning.keras3` has such a
-  digest in place of its frozen weights if they are constants of the graph.
+  A model of `learning.keras3` can have its frozen weights as constants of the
+  graph. Its state then has their digest in their place. For all other models
+  the result is `None`.
 
   Args:
     process: A `tff.learning.templates.LearningProcess`.
