@@ -299,11 +299,11 @@ def run_overtaking(run: rows.Run) -> rows.Result:
       f' delta {mnist.delta:g}. Sampling ("amplified") is accounted for'
       ' add-or-remove-one, by PLD, and needs secret coins. The other methods'
       ' are accounted for zero-out of an example. In these, each example comes'
-      ' once in a pass, in the same order. A method without a least epsilon has'
-      ' more noise than sampling on the whole grid, which goes up to epsilon'
-      f' {ends} for the two batches. Four times the batch computes four times the'
-      ' gradients, and its noise is divided by four. Less noise on the sum is'
-      ' not yet more accuracy.',
+      ' once in a pass, in the same order. A method without a least epsilon in'
+      ' the table has more noise than sampling at all epsilons tried, which are'
+      f' up to {ends} for the two batches. Four times the batch computes'
+      ' four times the gradients, and its noise is divided by four. Less noise'
+      ' on the sum is not yet more accuracy.',
       curves=[
           *(
               rows.Curve(

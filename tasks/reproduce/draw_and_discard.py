@@ -145,11 +145,11 @@ def run_spread(run: rows.Run) -> rows.Result:
       lines=lines,
       verdict=rows.HOLDS if holds else rows.FAILS,
       why=f'The simulation has noise without gradients, k = {_INSTANCES}'
-      f' instances and {_WEIGHTS} weights. Draw and discard keeps the variance'
-      ' k / 2, in noise variances, with which it starts. If the drawn instance'
-      ' is replaced instead, the variance grows by 1 / k an update. "Paper" is'
-      f' the value of these formulas, and "holds" means that ours is within'
-      f' {_TOLERANCE:.0%}.',
+      f' instances and {_WEIGHTS} weights. The variance is stated in units of the'
+      " variance of one report's noise, and begins at k / 2. Draw and discard"
+      ' keeps it there. If the drawn instance is replaced instead, it grows by'
+      ' 1 / k with every update. "Paper" is the value of these formulas, and'
+      f' "holds" means that ours is within {_TOLERANCE:.0%}.',
       curves=curves,
       rounds_share=updates / _UPDATES,
   )

@@ -238,13 +238,13 @@ def compared(
       ties.append(f'{apart:.2g}' + (f' at {problem}' if problem else ''))
   verdict = rows.IN_PART if ahead else rows.FAILS
   if behind:
-    tail = f'It is not at {"; ".join(behind)}.'
+    tail = f'Here its mean error is not lower at {"; ".join(behind)}.'
   else:
-    tail = 'By the mean it is, at every epsilon.'
+    tail = 'Here its mean error is lower, too, at every epsilon.'
     if not close:
       verdict = rows.HOLDS
   if close:
-    tail += f' It is by less than the spread at {"; ".join(close)}.'
+    tail += f' It is lower by less than the spread at {"; ".join(close)}.'
   if useless:
     tail += f' Both are no better than the mean label at {"; ".join(useless)}.'
   if ties:
@@ -252,9 +252,9 @@ def compared(
   return rows.Result(
       lines=lines,
       verdict=verdict,
-      why='The paper has noisy minibatch SGD below local SGD at every epsilon.'
-      f' {tail} Both have noise that is calibrated by our accountant, added in'
-      ' each silo, and a step that was chosen by the training error.',
+      why='In the paper, noisy minibatch SGD has less error than local SGD at'
+      f' every epsilon. {tail} In both, each silo adds noise that our accountant'
+      ' calibrated, and the step size was chosen by the training error.',
       curves=curves,
   )
 

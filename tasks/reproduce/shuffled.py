@@ -115,8 +115,8 @@ def run_renyi(run: rows.Run) -> rows.Result:
       ' exponents. It is no bound: at small n it is below the exact divergence'
       ' ([section 10](proofs_shuffling.md#10-published-steps-that-fail)). In'
       f' this setting it is {"" if is_below else "not always "}below its'
-      ' repaired form, which holds. Both forms are above the numerical bounds,'
-      ' which are several times less. The lower bound holds.',
+      ' repaired form, which holds. The numerical bounds are several times'
+      ' smaller than both forms. The lower bound holds.',
       curves=curves,
   )
 
