@@ -335,7 +335,7 @@ class IsrlTest(parameterized.TestCase):
         {'a': self._cells(behind=(2.0,))}, error='error'
     )
     self.assertEqual(found.verdict, rows.IN_PART)
-    self.assertIn('It is not at a, epsilon 2.', found.why)
+    self.assertIn('not lower at a, epsilon 2.', found.why)
     self.assertNotIn('mean label', found.why)
     self.assertNotIn('less than the spread', found.why)
     self.assertNotIn('Without noise', found.why)
