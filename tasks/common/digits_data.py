@@ -86,7 +86,7 @@ class Digits:
   def tf_dataset(self, batch_size: int, num_epochs: int = 1):
     """Returns a `tf.data.Dataset` of batches of `arrays()`, in a fixed order.
 
-    The last batch of an epoch may be smaller; no batch crosses an epoch.
+    The last batch of an epoch may be smaller. No batch crosses an epoch.
 
     Args:
       batch_size: Digits per batch.

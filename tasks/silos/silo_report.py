@@ -221,7 +221,7 @@ def write(
   Args:
     problem: Problem that was learned.
     settings: Settings of the runs, with the folder.
-    cells: Cells without those of the tuning seeds.
+    cells: Cells, without the cells of the tuning seeds.
   """
   folder = pathlib.Path(settings.output_dir)
   folder.mkdir(parents=True, exist_ok=True)

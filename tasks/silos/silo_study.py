@@ -41,7 +41,7 @@ def run(
     *,
     is_quiet: bool,
 ) -> list[silo_cells.Cell]:
-  """Returns the cells of one problem, without those of the tuning seeds.
+  """Returns the cells of one problem, except for the tuning seeds.
 
   Needs a TFF context.
 

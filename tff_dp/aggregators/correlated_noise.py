@@ -60,10 +60,10 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   as secret as the key. The state holds no other un-noised data.
 
   `measurements`: `clip_norm`, `noise_stddev` (per coordinate of the result),
-  `round` and `tree_id` are public. `snr` estimates the norm of the signal over
-  that of the noise. It is computed from the noised result, so the guarantee
-  covers it. The entries of `not_covered` (`num_clients`, `num_zeroed`,
-  `num_empty`, `num_clipped`) are exact counts and are not covered.
+  `round` and `tree_id` are public. `snr` is an estimate: the norm of the signal
+  over the norm of the noise. It is computed from the noised result, so the
+  guarantee covers it. The entries of `not_covered` (`num_clients`,
+  `num_zeroed`, `num_empty`, `num_clipped`) are exact counts and are not covered.
   """
 
   def __init__(
@@ -357,7 +357,7 @@ def noised_mean(total, step, noise, noise_stddev, clients_per_round: int):
 
 
 def signal_to_noise(result, noise_stddev):
-  """Returns an estimate of the norm of the signal over that of the noise.
+  """Returns an estimate: the norm of the signal over the norm of the noise.
 
   The squared norm of the signal is estimated by the squared norm of the result
   minus the expected squared norm of the noise, but at least 0. If the noise of

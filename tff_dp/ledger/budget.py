@@ -133,8 +133,8 @@ class BudgetLedger:
 
     Returns:
       A dict of plain JSON types: the round, the epsilon of a run that stops
-      there, its delta, neighbouring relation and unit, and what the plan adds
-      (`plan.spent`).
+      there, its delta, neighbouring relation and unit, and the facts that
+      `plan.spent` returns.
 
     Raises:
       PrivacyRefusedError: If the round breaks plan, budget or order.

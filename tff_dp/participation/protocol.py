@@ -117,7 +117,7 @@ class Protocol(abc.ABC):
 
     Returns:
       One pair (label, steps) for each window. The label separates the coins of
-        this window from those of other windows.
+        this window from the coins of other windows.
     """
     del position, draw
     return [((), range(1, self.num_rounds + 1))]

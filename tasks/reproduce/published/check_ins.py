@@ -252,7 +252,7 @@ def published_sci_baseline(**settings) -> UncertifiedValue:
   """Returns SCI's comparison: strong composition of sampled, shuffled rounds.
 
   T eps (exp(eps) - 1) / (exp(eps) + 1) + eps sqrt(2 T ln(1 / delta')), with
-  delta' what T g round_delta leaves of delta; infinity if nothing. Settings:
+  delta' = delta - T g round_delta. Infinity if delta' is not above 0. Settings:
 
   Args:
     **settings: local_epsilon (e0), num_clients (n), check_in_rate (g),

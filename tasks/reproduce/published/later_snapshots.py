@@ -67,8 +67,9 @@ def laplace_sum_delta(
   - exp(epsilon) P(X > t). The threshold is bracketed by bisection on the
   likelihood ratio, and both terms are evaluated on the worse end.
 
-  0 from epsilon = distance on, whatever the number of draws: the ratio tends to
-  exp(distance) far out. More noise of this kind never lowers pure epsilon.
+  Delta is 0 from epsilon = distance on, for any number of draws: the ratio
+  tends to exp(distance) far out. More noise of this kind never lowers pure
+  epsilon.
 
   Args:
     epsilon: Target epsilon, at least 0.
@@ -106,9 +107,9 @@ def later_epsilon(
 ) -> float:
   """Returns epsilon at delta of one weight, so many noised updates later.
 
-  *Heuristic* as a statement about learning, see the module; as a statement
-  about a weight that only noise is added to, exact, rounded upward. The first
-  draw is the client's own: `num_updates=0` is the guarantee for one weight.
+  For a weight to which only noise is added, the result is exact, rounded
+  upward. For learning it is a *heuristic*, see the module. The first draw is
+  the client's own: `num_updates=0` gives the guarantee for one weight.
 
   Args:
     mechanism: 'laplace' or 'gaussian'.

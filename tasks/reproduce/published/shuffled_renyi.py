@@ -65,7 +65,7 @@ def round_divergence(
 
   with q = k / n, a = exp(e0) - 1, b = floor((k - 1) / (2 exp(e0))) + 1 and
   x = q (exp(2 e0) - 1) / exp(e0). Blocks of k take q at their largest and the
-  crowd at their smallest k; m_k is never above that of one report.
+  crowd at their smallest k. m_k is never above its value for one report.
 
   Args:
     local_epsilon: Local epsilon e0 of a randomizer with finitely many reports.

@@ -53,7 +53,7 @@ _MULTI_PASS = (
 
 @dataclasses.dataclass(frozen=True)
 class PublishedNoise:
-  """A formula's sigma, and what it really costs.
+  """The sigma of a formula, and the epsilon that it really costs.
 
   Attributes:
     formula: Formula that gives sigma.

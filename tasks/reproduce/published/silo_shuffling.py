@@ -49,7 +49,7 @@ _TOLERANCE = 1e-3
 
 
 class ShuffledNoise(NamedTuple):
-  """Noise of a silo behind a shuffler, and what it costs.
+  """Noise of a silo behind a shuffler, and the epsilon that it costs.
 
   Attributes:
     noise_multiplier: Noise multiplier sigma K / C of every silo.
@@ -181,7 +181,7 @@ def round_profile(
     record_delta: float,
     silo_delta: float,
 ) -> privacy_profiles.Profile | None:
-  """Returns the profile of one shuffled round; None if no clones are left.
+  """Returns the profile of one shuffled round, `None` if it has no clones.
 
   Upper bound: clones with probability exp(-e_s), the target's pair with
   epsilon e_r, and (1 + E) tau for what is not pure, with

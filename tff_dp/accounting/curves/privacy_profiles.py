@@ -223,7 +223,7 @@ def to_pld(
   """Returns a privacy-loss distribution that dominates the profile.
 
   Upper bound: the lower convex hull, in exp(epsilon), of the profile at points
-  of the grid (arXiv:2207.04380, algorithm 1; here grid points may be left out).
+  of the grid (arXiv:2207.04380, algorithm 1). Some grid points may be left out.
   One hull covers both halves of the curve, exp(epsilon) below and above 1.
 
   Args:
