@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -15,6 +16,8 @@ from tff_dp import learning
 from tff_dp import mechanisms
 
 _NUM_ROUNDS = 10
+
+pytestmark = pytest.mark.once
 
 
 def setUpModule():
@@ -74,6 +77,7 @@ class AveragingTest(parameterized.TestCase):
       (learning.SuffixAverage(0.25), dict(momentum=0.5)),
       (learning.ExponentialAverage(0.7), dict(l1=0.05)),
   )
+  @pytest.mark.slow(cases=['0', '3'])
   def test_equals_the_mean_of_the_models_before_each_update(
       self, average, server
   ):
@@ -98,43 +102,21 @@ class AveragingTest(parameterized.TestCase):
           atol=1e-6,
       )
 
-  def test_models_are_those_without_averaging(self):
+  def test_models_are_those_without_averaging_and_state_has_one_more(self):
     plan = small_model.build_plan(mechanisms.HonakerTree(3))
-    models = []
+    models, sizes = [], []
     for averaging in (None, learning.UniformAverage()):
       process = small_model.build_process(plan, averaging=averaging)
       state = process.initialize()
       for t in range(3):
         state = process.next(state, [small_model.client(t)]).state
       models.append(small_model.flat(process.get_model_weights(state)))
-    np.testing.assert_array_equal(*models)
-
-  def test_state_is_one_model_larger(self):
-    plan = small_model.build_plan(mechanisms.HonakerTree(3))
-    sizes = []
-    for averaging in (None, learning.UniformAverage()):
-      state = small_model.build_process(plan, averaging=averaging).initialize()
       sizes.append(
           sum(np.size(leaf) for leaf in tf.nest.flatten(state.finalizer))
       )
+    np.testing.assert_array_equal(*models)
     # The model, and the number of rounds.
     self.assertEqual(sizes[1] - sizes[0], small_model.NUM_PARAMS + 1)
-
-  def test_a_resumed_process_goes_on_bit_for_bit(self):
-    plan = small_model.build_plan(mechanisms.HonakerTree(6, restart_every=4))
-    average = learning.ExponentialAverage(0.5)
-    process, resumed = (
-        small_model.build_process(plan, averaging=average) for _ in range(2)
-    )
-    state = process.initialize()
-    for t in range(6):
-      saved = tf.nest.map_structure(np.copy, state)
-      state = process.next(state, [small_model.client(t)]).state
-      again = resumed.next(saved, [small_model.client(t)]).state
-      np.testing.assert_array_equal(
-          small_model.flat(process.get_averaged_model_weights(state)),
-          small_model.flat(resumed.get_averaged_model_weights(again)),
-      )
 
   def test_wraps_the_finalizers_of_tff_and_keeps_their_hyperparameters(self):
     process = small_model.build_process(

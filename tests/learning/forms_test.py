@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.learning import small_model
@@ -12,6 +13,8 @@ from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp.learning import ftrl
+
+pytestmark = pytest.mark.once
 
 
 def setUpModule():
@@ -37,6 +40,7 @@ class FormsTest(parameterized.TestCase):
       server=((0.0, False), (0.9, False), (0.9, True)),
       noise_multiplier=(0.0, 1.0),
   )
+  @pytest.mark.slow(but=['4'])
   def test_residual_and_cumulative_form_agree_through_restarts(
       self, server, noise_multiplier
   ):

@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -56,6 +57,7 @@ class PlugInTest(parameterized.TestCase):
     self._check(process, noise_multiplier)
 
   @parameterized.parameters(0.0, 1.0)
+  @pytest.mark.slow(cases=['0'])
   def test_fed_sgd(self, noise_multiplier):
     # `build_fed_sgd` asks for a weighted factory; weights are ignored.
     process = tff.learning.algorithms.build_fed_sgd(

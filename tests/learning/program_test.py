@@ -7,6 +7,7 @@ import tempfile
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from tests.learning import diabetes
 from tests.learning import small_model
@@ -17,6 +18,8 @@ from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import program
 from tff_dp.systems.dp_ftrl import least_squares
+
+pytestmark = pytest.mark.once
 
 _BOUND = 1.5
 
