@@ -42,7 +42,7 @@ class SameResultTest(parameterized.TestCase):
       ('tiny_mlp', ('dp_ftrl',), ()),
       ('tiny_small_cnn', ('dp_ftrl',), ()),
   )
-  @pytest.mark.slow(cases=['1', '3'])
+  @pytest.mark.slow(cases=['0', '1', '3'])
   def test_all_rows_compute_what_one_by_one_computes(
       self, name, aggregations, floors=('one_by_one_2_threads',)
   ):

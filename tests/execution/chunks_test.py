@@ -10,6 +10,7 @@ import logging
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -174,10 +175,14 @@ def _summed_rows(factory):
 class TrainingTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      (_model_fn, 'DATASET_REDUCE'), (_functional_model(), 'DATASET_ITERATOR')
+      (_model_fn, 'DATASET_REDUCE'), (_functional_model, 'DATASET_ITERATOR')
   )
+  # `LimitsTest` trains the functional model.
+  @pytest.mark.slow(cases=['1'])
   def test_all_paths_train_alike(self, model, loop):
-    process = _averaging(model, loop)
+    process = _averaging(
+        model() if model is _functional_model else model, loop
+    )
     cohorts = _cohort(), _cohort() + _pipelines(), []
     expected, paths = _run('one_by_one', _rounds, process, *cohorts)
     self.assertEqual(paths['one_by_one'], 30)
@@ -344,10 +349,15 @@ def _total(vectors):
 class ComputationTest(parameterized.TestCase):
 
   def assert_paths_agree(
-      self, computation, *arguments, in_chunks: int, at_once: int = 0
+      self,
+      computation,
+      *arguments,
+      in_chunks: int,
+      at_once: int = 0,
+      names=('in_chunks', 'in_pairs', 'at_once'),
   ):
     expected, _ = _run('one_by_one', computation, *arguments)
-    for name in ('in_chunks', 'in_pairs', 'at_once'):
+    for name in names:
       actual, paths = _run(name, computation, *arguments)
       self.assertEqual(actual, expected)
       if name == 'at_once' and at_once:
@@ -390,7 +400,7 @@ class ComputationTest(parameterized.TestCase):
         max_concurrent_clients=8, max_clients_per_call=20
     )
     with tff.framework.get_context_stack().install(context):
-      found = {int(mixed(clients)) for _ in range(20)}
+      found = {int(mixed(clients)) for _ in range(10)}
     self.assertEqual(found, {expected})
     self.assertEqual(context.num_clients_by_path['one_by_one'], 0)
     context.close()
@@ -514,6 +524,21 @@ class ComputationTest(parameterized.TestCase):
       ),
       ('cache_prefetch', lambda x: x.cache().prefetch(tf.data.AUTOTUNE)),
   )
+  @pytest.mark.slow(
+      but=[
+          'cache_prefetch',
+          'full_batches',
+          'map_repeat_batch',
+          'maps_with_others',
+          'parallel',
+          'repeat_batch_all',
+          'repeat_batch_map',
+          'repeat_map_repeat',
+          'repeat_never',
+          'take_all',
+          'take_batch_take',
+      ]
+  )
   def test_what_is_made_of_rows_is_rows(self, pipeline):
     @tff.tensorflow.computation(_NUMBERS)
     def work(numbers):
@@ -521,7 +546,11 @@ class ComputationTest(parameterized.TestCase):
       return _ordered_digest(found) + 1000003 * found.cardinality()
 
     self.assert_paths_agree(
-        _sum_over_clients(work), _COUNTS, in_chunks=7, at_once=7
+        _sum_over_clients(work),
+        _COUNTS,
+        in_chunks=7,
+        at_once=7,
+        names=('in_pairs', 'at_once'),
     )
 
   def test_preprocessing_of_a_process(self):
@@ -916,11 +945,12 @@ class SizeTest(absltest.TestCase):
 class LimitsTest(parameterized.TestCase):
   """Few clients of a large model work at once on a card, not on a CPU."""
 
-  def setUp(self):
-    super().setUp()
-    self.process = _averaging(_functional_model(), 'DATASET_ITERATOR')
-    self.cohort = [_dataset(6, seed) for seed in range(10)]
-    self.expected, _ = _run('one_by_one', _rounds, self.process, self.cohort)
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.process = _averaging(_functional_model(), 'DATASET_ITERATOR')
+    cls.cohort = [_dataset(6, seed) for seed in range(10)]
+    cls.expected, _ = _run('one_by_one', _rounds, cls.process, cls.cohort)
 
   @parameterized.parameters(
       ('CPU:0', chunks.ON_CPU), ('GPU:0', chunks.ON_GPU),
@@ -936,6 +966,8 @@ class LimitsTest(parameterized.TestCase):
       (dict(min_of_worker=10, min_alike=10), 'at_once'),
       (chunks.ON_GPU, 'at_once'),
   )
+  # Clients work at once in the next two tests as well.
+  @pytest.mark.slow(cases=['2', '3'])
   def test_training_within_limits(self, limits, path):
     if isinstance(limits, dict):
       limits = dataclasses.replace(chunks.ON_CPU, **limits)

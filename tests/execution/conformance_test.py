@@ -37,11 +37,18 @@ _CASES = {
     **conformance_processes.CASES,
     **conformance_datasets.CASES,
 }
+# Clients who work at once have the same variables as those in a loop.
+_VARIABLES = [
+    name
+    for name in conformance_tensorflow.CASES
+    if name.startswith('variable_')
+    and name != 'variable_after_a_call_that_writes_it_late'
+]
 # More workers add floats up in another order.
 _WORKERS_TOLERANCE = 1e-6
-# A race that one context in four loses stays unseen in all with a probability of
-# one in a million, in 24 of a kind with one in a thousand.
-_NUM_FRESH_CONTEXTS = 48
+# A race that one context in four loses stays unseen in all, on both stacks, with
+# a probability of one in a million.
+_NUM_FRESH_CONTEXTS = 24
 
 _COUNT = tff.federated_computation(
     tff.federated_sum, tff.FederatedType(np.int32, tff.CLIENTS)
@@ -152,15 +159,43 @@ class ConformanceTest(parameterized.TestCase):
   @parameterized.named_parameters(
       _named(lambda case: case.native and case.expected is None)
   )
+  # Of the reference, this is the same worker in another context of TFF's.
+  @pytest.mark.slow(
+      but=[
+          'aggregate_datasets',
+          'aggregate_two_sums',
+          'assertion_inside',
+          'dataset_with_two_uses',
+          'mean_of_structures',
+          'min_and_max',
+          'nested_containers',
+          'sampled',
+          'select_rows',
+          'table',
+          'variables',
+          'weighted_mean',
+          'zero_clients',
+      ]
+  )
   @pytest.mark.reference_only(reason="needs TFF's worker")
   def test_native(self, name):
     self._check('native', name)
 
   @parameterized.named_parameters(_named(lambda case: True))
+  @pytest.mark.slow(
+      cases=[
+          'dp_ftrl',
+          'draws_of_an_element_that_is_read_twice',
+          'secure_aggregator',
+          'weighted_fed_avg',
+          *_VARIABLES,
+      ]
+  )
   def test_one_worker(self, name):
     self._check('in_process', name)
 
   @parameterized.named_parameters(_named(lambda case: True))
+  @pytest.mark.slow(cases=['fed_eval', 'weighted_fed_avg'])
   def test_two_workers(self, name):
     context = _contexts['two_workers']
     before = context.num_clients_by_path['at_once']

@@ -653,7 +653,7 @@ class EndTest(_ContextTest):
     for number, kind in itertools.product(numbers, kinds):
       with self.subTest(f'{kind} of {number}'):
         self.assertEqual(child.stdout.readline(), 'start\n')
-        time.sleep(0.7)  # Into the loop of the first clients.
+        time.sleep(0.3)  # Into the loop of the first clients.
         sent = time.monotonic()
         child.send_signal(signal.SIGINT)
         what, told = child.stdout.readline().split()

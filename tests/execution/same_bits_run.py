@@ -1,19 +1,14 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prints a digest of trained weights: `python -m tests.execution.same_bits_run`.
+"""Prints digests of trained weights: `python -m tests.execution.same_bits_run`.
 
-The argument is the number of cores that the process may use, 0 for all.
+Each argument is a number of cores that a copy of the process may use, 0 for all.
 """
 
 import hashlib
 import os
 import sys
 
-if int(sys.argv[1]):
-  allowed = sorted(os.sched_getaffinity(0))[: int(sys.argv[1])]
-  os.sched_setaffinity(0, allowed)  # Before TensorFlow counts them.
-
-# pylint: disable=g-import-not-at-top,wrong-import-position
 import numpy as np
 import tff_dp  # noqa: F401 pylint: disable=unused-import
 import tensorflow as tf  # pylint: disable=g-bad-import-order
@@ -51,7 +46,10 @@ def _client(rng: np.random.Generator) -> tf.data.Dataset:
   return dataset.cache().shuffle(60, seed=1).batch(30)
 
 
-def main() -> None:
+def _train(num_cores: int) -> None:
+  if num_cores:
+    allowed = sorted(os.sched_getaffinity(0))[:num_cores]
+    os.sched_setaffinity(0, allowed)  # Before TensorFlow counts them.
   tf.config.threading.set_intra_op_parallelism_threads(2)
   rng = np.random.default_rng(1)
   clients = [_client(rng) for _ in range(5)]
@@ -70,8 +68,21 @@ def main() -> None:
       weights = process.get_model_weights(state).trainable
       everything = b''.join(np.asarray(part).tobytes() for part in weights)
       digests.append(hashlib.sha256(everything).hexdigest())
-  print(len(os.sched_getaffinity(0)), *digests)
+  print(len(os.sched_getaffinity(0)), *digests, flush=True)
+
+
+def main() -> int:
+  for num_cores in sys.argv[1:]:
+    # TensorFlow is loaded, which takes seconds, and has no threads yet.
+    copy = os.fork()
+    if not copy:
+      _train(int(num_cores))
+      return 0
+    _, status = os.waitpid(copy, 0)
+    if status:
+      return 1
+  return 0
 
 
 if __name__ == '__main__':
-  main()
+  sys.exit(main())

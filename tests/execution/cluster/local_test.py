@@ -12,6 +12,7 @@ import threading
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -197,6 +198,15 @@ class ConformanceTest(parameterized.TestCase):
     super().tearDownClass()
 
   @parameterized.named_parameters((name, name) for name in _CASES)
+  # One variable is enough: what a worker runs is what the context compiled.
+  @pytest.mark.slow(
+      cases=[
+          name
+          for name in _CASES
+          if name.startswith('variable_')
+          and name != 'variable_after_a_call_that_writes_it_late'
+      ]
+  )
   def test_case(self, name):
     case = _CASES[name]
     function, *arguments = _with(self._in_process, case.build)
@@ -218,6 +228,17 @@ class ConformanceTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
       (case.name, case) for case in poisoned.FEW_CASES
+  )
+  @pytest.mark.slow(
+      cases=[
+          'convolution',
+          'embedding',
+          'functional',
+          'functional_recurrent',
+          'normalization',
+          'recurrent',
+          'text',
+      ]
   )
   def test_poisoned_neighbours(self, case):
     before = sum(self._sharded.num_clients_by_path.values())

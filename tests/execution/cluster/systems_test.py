@@ -35,6 +35,7 @@ class SystemsTest(parameterized.TestCase):
           'fixed-window',
           'sampling',
           'secure_sums',
+          'silos',
       ]
   )
   def test_same_bits_as_in_process(self, run):
