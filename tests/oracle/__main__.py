@@ -48,6 +48,8 @@ examples:
       50 generated cases from a seed, without the recorded ones
   python -m tests.oracle --part 1/8
       every eighth case
+  python -m tests.oracle --kinds tutorial generated --part 1/8 1/50
+      every eighth case of the one kind, every fiftieth of the other
   python -m tests.oracle --paths single vectorized
       TFF's runtime and two of our paths
   python -m tests.oracle --kinds tutorial --record
@@ -205,10 +207,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
   )
   parser.add_argument(
       '--part',
+      nargs='+',
       type=_part,
       metavar='K/N',
-      default=(1, 1),
-      help='only every N-th case, from the K-th on (default: 1/1)',
+      default=[(1, 1)],
+      help=(
+          'only every N-th case, from the K-th on (default: 1/1); one part for'
+          ' all kinds, or one for each'
+      ),
   )
   parser.add_argument(
       '--seed',
@@ -247,6 +253,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
   options = parser.parse_args(arguments)
   if options.generated < 0:
     parser.error(f'--generated is {options.generated}, not at least 0')
+  if len(options.part) == 1:
+    options.part *= len(options.kinds)
+  if len(options.part) != len(options.kinds):
+    parser.error(
+        f'--part has {len(options.part)} parts for {len(options.kinds)} kinds'
+    )
   if options.record and not _compat.COLUMN.has_worker:
     parser.error(
         "--record needs TFF's runtime, which only the reference stack has"
@@ -288,7 +300,7 @@ def _load(kind: str, options) -> list[oracle.Case] | None:
     raise ValueError(f'two cases of {name} have the same name: {twice}')
   if options.cases:
     cases = [case for case in cases if case.name in options.cases]
-  first, step = options.part
+  first, step = options.part[options.kinds.index(kind)]
   return cases[first - 1 :: step]
 
 
