@@ -189,6 +189,8 @@ class DocsFiguresTest(parameterized.TestCase):
       ('draw_and_discard.md', 'account draw-and-discard'),
       ('which_system.md', 'advise'),
   )
+  # `cli/goldens_test.py` has whole outputs of `advise`.
+  @pytest.mark.slow(cases=['1'])
   def test_quoted_output(self, page, command_name):
     """A block of a command and its first lines, as they are printed."""
     text = (_DOCS / page).read_text('utf-8').replace('\\\n', '')
@@ -223,21 +225,22 @@ class DocsFiguresTest(parameterized.TestCase):
           rtol=1e-3, err_msg=name,
       )
 
-  def test_errors_of_cyclic_allocation(self):
+  @parameterized.parameters(
+      (8, ['squares of 1.96 for cyclic', 'and 2.14 for BLT\n'],
+       ('cyclic', 'blt')),
+      (2, ['are 4.46 and 7.30.'], ('cyclic', 'blt')),
+      (0.5, ['are 8.50 and 26.38, and\nrandom allocation has 22.73'],
+       ('cyclic', 'blt', 'random')),
+  )
+  @pytest.mark.slow(cases=['0', '2'])
+  def test_errors_of_cyclic_allocation(self, epsilon, quoted, rows):
     text = (_DOCS / 'check_ins.md').read_text('utf-8')
-    for epsilon, quoted, rows in (
-        (8, ['squares of 1.96 for cyclic', 'and 2.14 for BLT\n'],
-         ('cyclic', 'blt')),
-        (2, ['are 4.46 and 7.30.'], ('cyclic', 'blt')),
-        (0.5, ['are 8.50 and 26.38, and\nrandom allocation has 22.73'],
-         ('cyclic', 'blt', 'random')),
-    ):
-      for each in quoted:
-        self.assertIn(each, text)
-      printed = self._compared(text, '--epsilon', epsilon)
-      for row, figure in zip(rows, re.findall(r'\d+\.\d\d', ' '.join(quoted))):
-        (rmse,) = [v[1] for n, v in printed.items() if n.startswith(row)]
-        self.assertAlmostEqual(rmse, float(figure), delta=0.011)
+    for each in quoted:
+      self.assertIn(each, text)
+    printed = self._compared(text, '--epsilon', epsilon)
+    for row, figure in zip(rows, re.findall(r'\d+\.\d\d', ' '.join(quoted))):
+      (rmse,) = [v[1] for n, v in printed.items() if n.startswith(row)]
+      self.assertAlmostEqual(rmse, float(figure), delta=0.011)
 
   def test_noises_of_integer_sums(self):
     _, out, _ = command.run(integer_sums.main)

@@ -326,6 +326,7 @@ class Keras3RunTest(absltest.TestCase):
         # 64 coins: the chance of a false alarm is below 1e-4.
         self.assertBetween(np.mean(mask != other), 0.25, 0.75)
 
+  @pytest.mark.slow
   def test_clients_of_an_int8_body_come_without_errors_of_tensorflow(self):
     model = _keras_model(dropout_seed=5)
     model.get_layer('body').quantize('int8')
