@@ -16,11 +16,13 @@ from absl.testing import absltest
 from absl.testing import parameterized
 from dp_accounting import pld
 import numpy as np
+import pytest
 
 from tff_dp import _columns
 from tff_dp import _compat
 
 _ROOT = pathlib.Path(__file__).parents[1]
+_NO_LEVEL = 'import os; os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None);'
 _COLUMNS = (_columns.REFERENCE, _columns.CURRENT, _columns.COLAB)
 
 
@@ -287,7 +289,7 @@ class RequireTffTest(parameterized.TestCase):
         result.stderr, 'mine\nE0000 00:00:17.5   1 port.cc:1] bad\nafter\n'
     )
 
-  def test_context_that_was_chosen_before_any_use_of_ours_is_seen(self):
+  def test_chosen_context_is_seen_and_debug_brings_the_noise_back(self):
     code = (
         'import tff_dp\nimport tensorflow_federated as tff\n{}\n'
         'from tff_dp.execution import contexts\n'
@@ -299,9 +301,11 @@ class RequireTffTest(parameterized.TestCase):
         ' {"invoke": lambda self, comp, arg: None})\n'
         'stack.set_default_context(kind())'
     )
-    for choice, expected in (('', 'False'), (chosen, 'True')):
-      result = _run_python(code.format(choice))
+    for choice, expected, debug in (('', 'False', '0'), (chosen, 'True', '1')):
+      result = _run_python(_NO_LEVEL + code.format(choice), TFF_DP_DEBUG=debug)
       self.assertEqual(result.stdout.strip(), expected, result.stderr)
+      # Without a word, unless somebody looks for a mistake.
+      self.assertEqual(result.stderr != '', debug == '1', result.stderr)
 
   def test_old_tff_is_refused(self):
     result = _run_python(
@@ -329,17 +333,14 @@ class RequireTffTest(parameterized.TestCase):
         'Assets written to: here\nelse\n',
     )
 
-  def test_import_is_quiet_and_debug_brings_the_noise_back(self):
-    code = (
-        'import os; os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None);'
-        'import tff_dp.execution'
-    )
+  @parameterized.parameters('', 'import tff_dp, tensorflow;')
+  # The other imports TFF before any module of ours does.
+  @pytest.mark.slow(cases=['0'])
+  def test_import_is_quiet(self, first):
     # A reader's script may load TensorFlow itself.
-    for first in ('', 'import tff_dp, tensorflow;'):
-      quiet = _run_python(first + code, TFF_DP_DEBUG='0')
-      self.assertEqual((quiet.stdout, quiet.stderr), ('', ''))
-    noisy = _run_python(code, TFF_DP_DEBUG='1')
-    self.assertNotEqual(noisy.stderr, '')
+    code = first + _NO_LEVEL + 'import tff_dp.execution'
+    quiet = _run_python(code, TFF_DP_DEBUG='0')
+    self.assertEqual((quiet.stdout, quiet.stderr), ('', ''))
 
   def test_level_chosen_by_the_user_wins(self):
     result = _run_python(
