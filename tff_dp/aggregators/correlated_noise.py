@@ -63,7 +63,8 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   `round` and `tree_id` are public. `snr` is an estimate: the norm of the signal
   over the norm of the noise. It is computed from the noised result, so the
   guarantee covers it. The entries of `not_covered` (`num_clients`,
-  `num_zeroed`, `num_empty`, `num_clipped`) are exact counts and are not covered.
+  `num_zeroed`, `num_empty`, `num_clipped`) are exact counts, which it does not
+  cover.
   """
 
   def __init__(
