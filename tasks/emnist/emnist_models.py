@@ -17,8 +17,8 @@ def build(name: str, num_classes: int, *, seed: int):
   Args:
     name: 'cnn' is the network of arXiv:1602.05629, with 1,663,370 weights for
       10 classes and 1,690,046 for 62. 'small' has one convolution, with 4,810
-      and 25,662 weights. 'linear' is a softmax regression on a 5x5 thumbnail of the
-      middle, with 250 and 1,550 weights.
+      and 25,662 weights. 'linear' is a softmax regression on a 5x5 thumbnail of
+      the middle, with 250 and 1,550 weights.
     num_classes: 10 or 62.
     seed: Seed of the initial weights, which are public.
   """
