@@ -281,7 +281,7 @@ def loss_distribution(accountant):
 def invert_losses_at_once() -> None:
   """Makes dp_accounting invert the losses of Gaussian noise all at once.
 
-  It inverts the loss at every point of its grid by itself, which takes most of
+  Its own code inverts them one grid point after the other, which takes most of
   the time of an epsilon. The distributions stay the same, up to rounding.
   Checked against dp_accounting 0.4.3 and 0.6.0.
   """

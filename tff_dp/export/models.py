@@ -33,8 +33,8 @@ def write_saved_model(
   """Writes a SavedModel with one or two signatures.
 
   The signature `weights` returns all weights. `serving_default` maps the
-  features of a batch to the prediction. It is left out without a model, or if
-  the prediction is not one tensor.
+  features of a batch to the prediction. This second signature is left out
+  without a model, or if the prediction is not one tensor.
 
   Args:
     folder: Folder to make.

@@ -254,8 +254,8 @@ class Loop:
   def write_model(self) -> None:
     """Writes the model to `release/`, as `program.train` does.
 
-    The file is `model.npz`. If the process keeps an average of its models, it
-    is in `model_averaged.npz`.
+    The file is `model.npz`. If the process keeps an average of its models, that
+    average is written to `model_averaged.npz`.
     """
     self._checked().write_models()
 

@@ -102,7 +102,7 @@ class Result:
 
   Attributes:
     sums: Accumulators, or None after an error.
-    kept: For each kept node, a pair: the node's skeleton, and a mapping from
+    kept: One pair for each kept node: the node's skeleton, and a mapping from
       client to arrays.
     counts: Number of clients that ran in each way, by the name of the way, one
       of `call.PATHS`.
