@@ -57,6 +57,11 @@ def _vectors(num_params):
   return tff.TensorType(np.float32, [num_params])
 
 
+@functools.cache
+def _without_noise():
+  return _factory(noise_multiplier=0.0).create(_vectors(4))
+
+
 def _run(process, rounds, state=None):
   """Returns the outputs of the process for the given lists of updates."""
   outputs, state = [], state or process.initialize()
@@ -94,10 +99,11 @@ def _statistic_and_limit(samples, covariance):
 class ReleasedNoiseTest(parameterized.TestCase):
   """Both streams as released, over many trees with a clip norm each."""
 
-  # 64 coordinates of 300 trees: a common scale of the updates that is wrong by
+  # 128 coordinates of 150 trees: a common scale of the updates that is wrong by
   # 3 % is found (non-centrality 4 * 19200 * 0.06^2 / 2 = 138 on 10 degrees, of
-  # which the limit is 51). The bits have 300 samples only: 30 % is found.
-  _TREES, _PARAMS = 300, 64
+  # which the limit is 51). The bits have 150 samples only: 30 % is found
+  # (4 * 150 * 0.6^2 / 2 = 108 on 36 degrees, of which the limit is 88).
+  _TREES, _PARAMS = 150, 128
 
   def _streams(self, mechanism, rounds_per_tree):
     """Returns (updates, bits, clip norms); updates over clip norm and share.
@@ -126,6 +132,7 @@ class ReleasedNoiseTest(parameterized.TestCase):
       ('vanilla', mechanisms.Tree),
       ('blt', functools.partial(mechanisms.Blt, weights=(0.5,), decays=(0.7,))),
   )
+  @pytest.mark.slow(cases=['vanilla'])
   def test_covariance_of_trees(self, make):
     mechanism = make(4 * self._TREES, restart_every=4)
     updates, bits, clip_norms = self._streams(mechanism, 4)
@@ -186,6 +193,7 @@ class ClipNormTest(parameterized.TestCase):
       ('honaker', mechanisms.HonakerTree(14, restart_every=4), 4),
       ('independent', mechanisms.Independent(14), 1),
   )
+  @pytest.mark.slow(cases=['independent'])
   def test_follows_from_what_was_released_when_a_tree_begins(
       self, mechanism, rounds_per_tree
   ):
@@ -210,7 +218,7 @@ class ClipNormTest(parameterized.TestCase):
       estimate = float(output.measurements['quantile_estimate'])
 
   def test_clients_are_clipped_to_the_norm_of_the_tree(self):
-    process = _factory(noise_multiplier=0.0).create(_vectors(4))
+    process = _without_noise()
     # Nobody is within the clip norm: it grows by exp(rate * target) a tree.
     huge = [np.array([0, 3e4, 0, 4e4], np.float32)]
     for index, output in enumerate(_run(process, [_CLIENTS * huge] * 12)):
@@ -222,7 +230,7 @@ class ClipNormTest(parameterized.TestCase):
       )
 
   def test_a_tiny_update_is_within_and_the_clip_norm_shrinks(self):
-    process = _factory(noise_multiplier=0.0).create(_vectors(4))
+    process = _without_noise()
     tiny = self._updates([1e-20] * _CLIENTS)
     clip_norms = [
         float(output.measurements['clip_norm'])
@@ -233,13 +241,14 @@ class ClipNormTest(parameterized.TestCase):
     )
 
   def test_missing_clients_pull_the_estimate_to_one_half(self):
-    process = _factory(noise_multiplier=0.0).create(_vectors(4))
+    process = _without_noise()
     (output,) = _run(process, [self._updates([1.0, 1.0])])
     # 2 bits of +1/2 over the 5 clients that were expected.
     self.assertAlmostEqual(output.measurements['quantile_estimate'], 0.7)
     np.testing.assert_allclose(output.result, [0.2, 0.2, 0, 0], rtol=1e-4)
 
   @parameterized.parameters(1e-15, 1.0, 1.75, 1e15)
+  @pytest.mark.slow(cases=['0', '1', '3'])
   def test_one_client_moves_the_sum_by_its_own_update(self, clip_norm):
     size = 1_024
     scale = np.float32(clip_norm)
@@ -257,7 +266,7 @@ class ClipNormTest(parameterized.TestCase):
 
   @parameterized.parameters(np.nan, np.inf, -np.inf, 3e38)
   def test_a_bad_client_counts_as_zero(self, entry):
-    process = _factory(noise_multiplier=0.0).create(_vectors(4))
+    process = _without_noise()
     bad = np.array([entry, 0, entry, 0], np.float32)
     (output,) = _run(process, [self._updates([1.0, 5.0]) + [bad]])
     # Within: 1.0 and the bad one; beyond: 5.0.
@@ -269,6 +278,7 @@ class ClipNormTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(0.2, 0.5, 0.8)
+  @pytest.mark.slow(but=['0'])
   def test_converges_to_the_quantile_of_the_norms(self, target):
     rounds, clients = 160, 50
     process = _factory(
@@ -328,6 +338,7 @@ class StateTest(parameterized.TestCase):
       ('honaker', mechanisms.HonakerTree(10, restart_every=4)),
       ('independent', mechanisms.Independent(10)),
   )
+  @pytest.mark.slow(cases=['independent'])
   def test_a_resumed_process_continues_bit_for_bit(self, mechanism):
     process = _factory(mechanism).create(_vectors(4))
     # Another process, built anew and without the seed: the state decides.

@@ -65,6 +65,19 @@ _ALL = [
     *((name, mechanism) for name, mechanism in _MECHANISMS.items()),
     *((f'{name}_restarts', m) for name, m in _RESTARTING.items()),
 ]
+# One of every kind, restarting or not, and of every way to store its draws.
+_DEFAULT = [
+    'independent',
+    'tree',
+    'tree_uncached_restarts',
+    'honaker',
+    'honaker_completed',
+    'toeplitz_restarts',
+    'banded_many',
+    'blt_restarts',
+    'banded_inverse_restarts',
+    'banded_inverse_stored',
+]
 
 
 def setUpModule():
@@ -134,6 +147,7 @@ class CovarianceTest(parameterized.TestCase):
   @parameterized.named_parameters(
       *_ALL, *((f'{name}_completed', m) for name, m in _COMPLETED.items())
   )
+  @pytest.mark.slow(but=_DEFAULT)
   def test_equals_the_definition(self, mechanism):
     statistic, limit = _statistic_and_limit(mechanism)
     self.assertLess(statistic, limit)
@@ -163,6 +177,7 @@ class CovarianceTest(parameterized.TestCase):
           _MECHANISMS['banded'],
       ),
   )
+  @pytest.mark.slow(but=['wrong_scale', 'other_estimator', 'not_restarted'])
   def test_mutants_fail(self, mutant, claimed):
     statistic, limit = _statistic_and_limit(mutant, claimed)
     self.assertGreater(statistic, limit)
@@ -181,6 +196,7 @@ class ContinuationTest(parameterized.TestCase):
   @parameterized.named_parameters(
       *_ALL, *((f'{name}_completed', m) for name, m in _COMPLETED.items())
   )
+  @pytest.mark.slow(but=_DEFAULT)
   def test_other_data_have_other_noise_and_equal_data_the_same(self, mechanism):
     # The fork is within the first tree of those that restart after 5 rounds.
     num_common = 2
@@ -232,6 +248,7 @@ def _fresh_noise(mechanism, num_common: int) -> np.ndarray:
 class TelescopingTest(parameterized.TestCase):
 
   @parameterized.named_parameters(*_ALL)
+  @pytest.mark.slow(but=_DEFAULT)
   def test_prefix_sums_are_the_noise_of_the_definition(self, mechanism):
     released = _released_noise(mechanism)
     np.testing.assert_allclose(
@@ -246,6 +263,14 @@ class TelescopingTest(parameterized.TestCase):
 class StateTest(parameterized.TestCase):
 
   @parameterized.named_parameters(*_ALL)
+  @pytest.mark.slow(
+      but=[
+          'tree_uncached_restarts',
+          'honaker',
+          'blt_restarts',
+          'banded_inverse_stored',
+      ]
+  )
   def test_static_types_one_trace_and_no_data(self, mechanism):
     calls = []
     next_noise = type(mechanism).next_noise

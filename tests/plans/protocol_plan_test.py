@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from tests.plans import curves
 import tff_dp
 from tff_dp import _checks
 from tff_dp import allocation
@@ -327,6 +328,7 @@ class NumbersTest(parameterized.TestCase):
 
   @parameterized.parameters(*_PLANS)
   def test_published_proofs_are_all_that_is_used(self, plan):
+    curves.spare(self)
     plan = dataclasses.replace(plan, published_proofs=True, bound='best')
     expected = best_bound.amplify(
         plan.event(),
@@ -388,6 +390,10 @@ class BudgetTest(parameterized.TestCase):
 
 
 class StatementTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    curves.spare(self)
 
   @parameterized.parameters(*_PLANS)
   def test_is_complete_and_reads_back(self, plan):
