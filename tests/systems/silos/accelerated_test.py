@@ -94,6 +94,7 @@ class AcceleratedTest(parameterized.TestCase):
           [(7, 2.0)],
       ),
   )
+  @pytest.mark.slow(but=['stages'])
   def test_sequences_are_those_of_the_written_formulas(
       self, changes, reference, stages
   ):
@@ -201,6 +202,7 @@ class AcceleratedTest(parameterized.TestCase):
 
 class BoundTest(parameterized.TestCase):
 
+  @pytest.mark.slow
   def test_gap_stays_within_the_bound_of_ac_sa(self):
     # Noiseless, gamma = 2 beta, on a quadratic with its minimiser at zero.
     process = silos.build_accelerated_mb_sgd_erm(

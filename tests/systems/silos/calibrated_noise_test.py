@@ -9,6 +9,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 
 from tests import audit
@@ -32,6 +33,7 @@ class CalibratedTest(parameterized.TestCase):
       (24, 6, 1.0, 1e-4),
       (30, 10, 6.0, 1e-6),
   )
+  @pytest.mark.slow(cases=['0'])
   def test_one_pass_noise_is_that_of_sensitivity_2c_over_k(
       self, records, batch, epsilon, delta
   ):

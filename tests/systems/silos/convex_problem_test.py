@@ -11,6 +11,7 @@ accelerated one of the order of its root.
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from tests.systems.silos import toy
 from tff_dp import execution
@@ -51,6 +52,7 @@ def _risk(weights):
 
 class ConvexProblemTest(absltest.TestCase):
 
+  @pytest.mark.slow
   def test_accelerated_needs_at_most_half_the_rounds_of_plain(self):
     data, half = _data(), _ROUNDS // 2
     model = toy.build_model(_SIZE, curvature=_SPECTRUM, initial=_START)

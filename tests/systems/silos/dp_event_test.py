@@ -116,7 +116,7 @@ class IsrlTest(parameterized.TestCase):
       ('local_sgd', _local_sgd, dp_accounting.SelfComposedDpEvent),
   )
   def test_event_costs_what_the_plan_says(self, build, kind):
-    plan = build().plan
+    plan = toy.plan_of(build)
     for name, budget in plan.silos.items():
       event = plan.event(member=name)
       self.assertIsInstance(event, kind)
@@ -136,12 +136,14 @@ class IsrlTest(parameterized.TestCase):
       self.assertEqual(silo_events.dp_event_of(sent), event)
 
   def test_published_proofs(self):
-    plan = _sgd(
-        silo_sampling.PoissonSampling(10),
-        silos={'small': _SILOS['small']},
-        num_rounds=2,
-        published_proofs=True,
-    ).plan
+    plan = toy.plan_of(
+        lambda: _sgd(
+            silo_sampling.PoissonSampling(10),
+            silos={'small': _SILOS['small']},
+            num_rounds=2,
+            published_proofs=True,
+        )
+    )
     certificate = best_bound.amplify(
         plan.event(), delta=plan.silos['small'].delta, bound='convexity'
     )
@@ -149,12 +151,16 @@ class IsrlTest(parameterized.TestCase):
 
   def test_metrics_are_part_of_the_message(self):
     metric = silos.PrivateMetric('loss', upper_bound=4.0, share=0.25)
-    plain = _sgd(silo_sampling.PoissonSampling(10))
-    metrics = _sgd(
-        silo_sampling.PoissonSampling(10), private_metrics=[metric]
+    plain, metrics = (
+        toy.plan_of(
+            lambda options=options: _sgd(
+                silo_sampling.PoissonSampling(10), **options
+            )
+        )
+        for options in ({}, {'private_metrics': [metric]})
     )
     self.assertEqual(
-        metrics.plan.event(member='small'), plain.plan.event(member='small')
+        metrics.event(member='small'), plain.event(member='small')
     )
 
   @parameterized.parameters(
@@ -163,13 +169,15 @@ class IsrlTest(parameterized.TestCase):
       dict(noise_stddev=0.0),
   )
   def test_what_voids_the_guarantee_has_no_privacy(self, **changes):
-    process = _sgd(silo_sampling.PoissonSampling(10), **changes)
+    plan = toy.plan_of(
+        lambda: _sgd(silo_sampling.PoissonSampling(10), **changes)
+    )
     self.assertEqual(
-        process.plan.event(member='small'), dp_accounting.NonPrivateDpEvent()
+        plan.event(member='small'), dp_accounting.NonPrivateDpEvent()
     )
 
   def test_unknown_silo(self):
-    plan = _one_pass().plan
+    plan = toy.plan_of(_one_pass)
     with self.assertRaisesRegex(_checks.ArgumentError, "member='other'"):
       plan.event(member='other')
     # Each pays for itself.

@@ -11,6 +11,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import special
 from scipy import stats
 
@@ -348,6 +349,7 @@ class AlternativesTest(parameterized.TestCase):
     self.assertGreater(attained, delta / 100)
 
   @parameterized.parameters(1, 10, 1000)
+  @pytest.mark.slow(cases=['2'])
   def test_all_noises_are_alike_on_a_fine_grid(self, dimension):
     binomial, skellam, shares = (
         integer_plans.calibrate(

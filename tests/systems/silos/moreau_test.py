@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import optimize
 import tensorflow as tf
 
@@ -60,6 +61,7 @@ def _cases():
 class EnvelopeTest(parameterized.TestCase):
 
   @parameterized.product(name=tuple(_LOSSES), is_numeric=(False, True))
+  @pytest.mark.slow(cases=['1'])
   def test_value_and_gradient_are_those_of_the_minimum(self, name, is_numeric):
     kinds = set()
     for weights, x, y, smoothing in _cases():

@@ -11,7 +11,9 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
 import numpy as np
+import pytest
 
+from tests.plans import curves
 import tff_dp
 from tff_dp import _checks
 from tff_dp.accounting import accountants
@@ -351,6 +353,7 @@ class BudgetTest(absltest.TestCase):
 class CalibrationTest(parameterized.TestCase):
 
   @parameterized.parameters(*_PLANS)
+  @pytest.mark.slow(but=['0', '3'])
   def test_every_silo_is_within_the_budget_and_close_to_it(self, name):
     plan = _PLANS[name].with_availability(_is_there)
     for epsilon, delta in ((0.7, 1e-5), (6.0, 1e-3)):
@@ -416,6 +419,10 @@ class CalibrationTest(parameterized.TestCase):
 
 
 class StatementTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    curves.spare(self)
 
   def test_lines_of_silos_are_at_their_own_delta(self):
     plan = _plan(epsilon=9.0).with_availability(_is_there)

@@ -127,7 +127,10 @@ def _assert_uncorrelated(rows):
 
 class MessageTest(parameterized.TestCase):
 
+  # Of the six algorithms: Poisson sampling, the accelerated one on blocks, and
+  # the one in phases.
   @parameterized.product(name=_ALGORITHMS, silo=tuple(_RECORDS))
+  @pytest.mark.slow(but=['0', '1', '6', '7', '10', '11'])
   def test_zero_gradients_leave_as_normals_of_the_silos_own_std(
       self, name, silo
   ):
@@ -175,6 +178,7 @@ class MessageTest(parameterized.TestCase):
       )
 
   @parameterized.parameters('poisson', 'accelerated', 'localized')
+  @pytest.mark.slow(but=['0'])
   def test_weights_scale_the_noise_like_the_gradient(self, name):
     weights = {'small': 0.8, 'large': 0.2}
     base = dict(
@@ -248,7 +252,7 @@ class OwnKeyTest(parameterized.TestCase):
         **_arguments(num_rounds=3, num_local_steps=2, learning_rate=0.5),
     )
 
-  @parameterized.parameters('poisson', 'one_pass', 'local')
+  @parameterized.parameters('poisson', 'accelerated', 'local')
   def test_repeats_a_message_and_noises_every_other_anew(self, name):
     process = self._local() if name == 'local' else _build(name)
     first = self._messages(process)
@@ -268,6 +272,7 @@ class OwnKeyTest(parameterized.TestCase):
     _assert_uncorrelated([first, *others, moved])
 
   @parameterized.parameters(silo_sampling.FixedSize(3), _POISSON)
+  @pytest.mark.slow(cases=['0'])
   def test_batches_are_of_the_key_the_model_and_the_round(self, sampling):
     count = _RECORDS['small']
     process = toy.build_sgd(
@@ -344,6 +349,7 @@ class OwnKeyTest(parameterized.TestCase):
 class IndependenceTest(parameterized.TestCase):
 
   @parameterized.parameters(*_ALGORITHMS)
+  @pytest.mark.slow(but=['0', '3'])
   def test_silos_rounds_and_calls_share_nothing_also_under_a_global_seed(
       self, name
   ):
@@ -364,6 +370,7 @@ class IndependenceTest(parameterized.TestCase):
     self.assertLen(rows, 12)
     _assert_uncorrelated(rows)
 
+  @pytest.mark.slow
   def test_two_processes_share_nothing(self):
     self.addCleanup(tf.random.set_seed, None)
     rows = []
@@ -386,6 +393,7 @@ class IndependenceTest(parameterized.TestCase):
       _assert_normal(moved, math.sqrt(squares) / len(present))
 
   @parameterized.parameters(*_ALGORITHMS)
+  @pytest.mark.slow(but=['0', '3', '5'])
   def test_all_randomness_is_at_the_silos_and_none_has_a_seed(self, name):
     process = _build(name)
     for uri in (

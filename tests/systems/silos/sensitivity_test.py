@@ -43,7 +43,7 @@ _SCHEMES = (
 
 
 @functools.cache
-def _whole_batch(scheme, curved=False):
+def _whole_batch(scheme, curved):
   """Returns a process whose only round takes all records, without noise."""
   curvature = np.linspace(1.0, 3.0, _SIZE) if curved else None
   return toy.build_sgd(
@@ -78,6 +78,7 @@ def _worst_records():
 class SensitivityTest(parameterized.TestCase):
 
   @parameterized.product(scheme=_SCHEMES, curved=(False, True))
+  @pytest.mark.slow(but=['0', '5'])
   def test_replacing_one_record_moves_a_message_by_at_most_2c_over_k(
       self, scheme, curved
   ):
@@ -110,7 +111,7 @@ class SensitivityTest(parameterized.TestCase):
     record = np.zeros(_SIZE)
     record[0] = record[-1] = 0.9 * _CLIP
     message = _message(
-        _whole_batch(_SCHEMES[2]), np.tile(record, [_WHOLE, 1])
+        _whole_batch(_SCHEMES[0], False), np.tile(record, [_WHOLE, 1])
     )
     self.assertAlmostEqual(np.linalg.norm(message), _CLIP, places=4)
 
@@ -118,7 +119,7 @@ class SensitivityTest(parameterized.TestCase):
     rows = 0.05 * np.random.default_rng(2).standard_normal([_WHOLE, _SIZE])
     for batch in (1, 2, 4):
       np.testing.assert_allclose(
-          _message(_whole_batch(_SCHEMES[0]), rows, batch=batch),
+          _message(_whole_batch(_SCHEMES[0], False), rows, batch=batch),
           np.mean(rows, axis=0),
           rtol=1e-5,
       )
@@ -178,7 +179,8 @@ def _used(message, batch_size) -> np.ndarray:
 class SelectionTest(parameterized.TestCase):
 
   def test_poisson_rounds_are_independent_and_divided_by_the_expectation(self):
-    count, batch, rounds = 40, 3.5, 250
+    # Some batch is empty in all but 2 of 100,000 runs.
+    count, batch, rounds = 40, 2.5, 140
     runner = toy.Runner(
         _tagged(
             count,
@@ -210,7 +212,7 @@ class SelectionTest(parameterized.TestCase):
     )
 
   def test_fixed_size_takes_distinct_records_equally_often(self):
-    count, batch, rounds = 12, 5, 200
+    count, batch, rounds = 12, 5, 100
     runner = toy.Runner(
         _tagged(
             count, num_rounds=rounds, sampling=silo_sampling.FixedSize(batch)
@@ -246,6 +248,7 @@ class SelectionTest(parameterized.TestCase):
       self.assertAlmostEqual(np.std(message), 3.0, delta=0.3)
 
   @parameterized.parameters(None, 2, 3)
+  @pytest.mark.slow(but=['1'])
   def test_blocks_never_repeat_across_stages_and_new_models(self, set_after):
     rounds, count = 4, 14  # Blocks of 3; two records are left over.
     process = silos.build_one_pass_accelerated_mb_sgd(
@@ -315,20 +318,20 @@ class SelectionTest(parameterized.TestCase):
 class RefusalTest(parameterized.TestCase):
 
   def test_other_number_of_records_is_refused_in_the_silo(self):
-    process = _whole_batch(_SCHEMES[0])
+    process = _whole_batch(_SCHEMES[0], False)
     for count in (0, 3, 5):
       with self.assertRaisesRegex(Exception, 'another number of records'):
         _message(process, np.ones([count, _SIZE]))
 
   def test_two_sets_of_terms_or_none_are_refused_in_the_silo(self):
-    process = _whole_batch(_SCHEMES[0])
+    process = _whole_batch(_SCHEMES[0], False)
     data = process.client_data('only', toy.examples(np.ones([4, _SIZE])))
     for terms in ([], data['terms'] * 2):
       with self.assertRaises(Exception):
         process.next(process.initialize(), [dict(data, terms=terms)])
 
   def test_a_silo_refuses_a_clip_norm_above_its_own(self):
-    process = _whole_batch(_SCHEMES[0])
+    process = _whole_batch(_SCHEMES[0], False)
     lower = silo_terms.SiloTerms(
         num_records=_WHOLE,
         l2_norm_clip=_CLIP / 2,

@@ -56,6 +56,7 @@ class SgdTest(parameterized.TestCase):
           np.ones(7),
       ),
   )
+  @pytest.mark.slow(but=['regularized', 'suffix', 'ball'])
   def test_average_is_over_the_points_where_gradients_were_taken(
       self, changes, weights
   ):
@@ -89,6 +90,7 @@ class SgdTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(12, 100)
+  @pytest.mark.slow(cases=['1'])
   def test_last_8_of_many_rounds(self, rounds):
     process = silos.build_noisy_mb_sgd(
         toy.build_model(2),
@@ -120,6 +122,7 @@ class SgdTest(parameterized.TestCase):
       weights.append(1 / running)
       self.assertAlmostEqual(share, 1 / running, places=12)
 
+  @pytest.mark.slow
   def test_last_returns_the_model_itself(self):
     runner = toy.Runner(
         silos.build_noisy_mb_sgd(
@@ -194,6 +197,7 @@ class LocalSgdTest(parameterized.TestCase):
       ('uniform', range(1, 12)),
       (learning.SuffixAverage(3 / 11), range(9, 12)),
   )
+  @pytest.mark.slow(but=['1'])
   def test_average_is_over_what_the_rounds_led_to(self, averaging, counted):
     process = silos.build_isrl_local_sgd(
         toy.build_model(2),

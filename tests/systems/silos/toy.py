@@ -4,6 +4,7 @@
 
 import collections
 import functools
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tensorflow_federated as tff
 
 from tff_dp import silos
 from tff_dp.learning import finalizers
+from tff_dp.systems.silos import plan as silo_plan
 from tff_dp.systems.silos import process
 from tff_dp.systems.silos import silo_budget
 
@@ -158,6 +160,26 @@ class Runner:
   @property
   def result(self) -> np.ndarray:
     return flat(self.process.get_model_weights(self.state))
+
+
+class _Planned(Exception):
+  """Stops a builder that has made its plan, the argument."""
+
+
+def plan_of(build) -> silo_plan.SiloPlan:
+  """Returns the plan that a builder makes, and spares the graph of the process.
+  """
+  make = silo_plan.SiloPlan
+
+  def stop(*args, **arguments):
+    raise _Planned(make(*args, **arguments))
+
+  with mock.patch.object(silo_plan, 'SiloPlan', stop):
+    try:
+      build()
+    except _Planned as planned:
+      return planned.args[0]
+  raise AssertionError('the builder made no plan')
 
 
 def build_sgd(model, **arguments) -> process.SiloProcess:

@@ -15,6 +15,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow_federated as tff
 
 from tests.learning import small_model
@@ -235,6 +236,7 @@ class TrainTest(kills.RunsTestCase):
                      (3, run_lib.COMPLETED))
 
   @parameterized.parameters(*_BUILDERS)
+  @pytest.mark.slow(but=['3'])
   def test_every_builder_runs_and_charges_what_the_plan_says(self, name):
     process = _BUILDERS[name]()
     plan = process.plan.with_availability(
