@@ -15,9 +15,11 @@ and the same weights, and a resumed run has the masks of the run before.
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
+import contextlib
 import functools
 import hashlib
 import re
+import traceback
 from typing import Any
 import warnings
 
@@ -139,27 +141,16 @@ def functional_model_from_keras3(
       )
   call = _Call(keras, model)
   _check_weights(model, call, frozen_as)
-  try:
-    graphs = {
-        training: _Graph(
-            'model',
-            lambda *arguments, training=training: call(*arguments, training),
-            *map(_specs, (call.trained, call.frozen, call.seeds)),
-            x_spec,
-            model=model,
-        )
-        for training in (True, False)
-    }
-  except _checks.ArgumentError:
-    raise
-  except (KeyError, TypeError, ValueError, tf.errors.OpError) as error:
-    said = f'{type(error).__name__}: {_message(error)}'
-    raise _checks.ArgumentError(
-        'input_spec',
-        x_spec,
-        'the inputs of the model',
-        why=f'a call on them fails ({said[:_LONGEST]})',
-    ) from error
+  graphs = {
+      training: _Graph(
+          'model',
+          lambda *arguments, training=training: call(*arguments, training),
+          *map(_specs, (call.trained, call.frozen, call.seeds)),
+          x_spec,
+          model=model,
+      )
+      for training in (True, False)
+  }
   for graph in graphs.values():
     draw = keras3_draws.unseeded(
         graph.graph,
@@ -186,14 +177,24 @@ def functional_model_from_keras3(
     return _with_masks(outputs, masks)
 
   output_specs = _specs_of_outputs(graphs[True])
-  loss_graph = _Graph(
-      'loss',
-      lambda y, outputs, masks: tf.cast(
-          loss(y, _with_masks(outputs, masks)), tf.float32
-      ),
-      y_spec,
-      *output_specs,
-  )
+  try:
+    loss_graph = _Graph(
+        'loss',
+        lambda y, outputs, masks: tf.cast(
+            loss(y, _with_masks(outputs, masks)), tf.float32
+        ),
+        y_spec,
+        *output_specs,
+    )
+  except _checks.ArgumentError:
+    raise
+  except Exception as error:  # Whatever a loss raises.
+    raise _checks.ArgumentError(
+        'loss',
+        loss,
+        f'a function of labels and outputs, here {y_spec} and'
+        f' {output_specs[0]}; it fails on these ({_said(error)})',
+    ) from error
   if loss_graph.outputs.shape.rank != 0:
     raise _checks.ArgumentError(
         'loss',
@@ -307,8 +308,15 @@ class _Call:
         *zip(self.frozen, frozen),
         *zip(self.seeds, seeds),
     ]
-    with self._keras.StatelessScope(mapping, collect_losses=True) as scope:
-      outputs = self._model(_as_inputs(self._model, x), training=training)
+    with (
+        self._keras.StatelessScope(mapping, collect_losses=True) as scope,
+        _whole_tracebacks(self._keras),
+    ):
+      try:
+        outputs = self._model(_as_inputs(self._model, x), training=training)
+      except Exception as error:  # Whatever a layer raises.
+        _refuse_python('model', self._model, tf.compat.v1.get_default_graph())
+        raise _failed_call(self._model, x, error) from error
     # The trained ones first: SpectralNormalization assigns both.
     for variable, value in mapping[: len(self.trained) + len(self.frozen)]:
       if scope.get_current_value(variable) is not value:
@@ -358,13 +366,15 @@ class _Graph:
     self._concrete = flat.get_concrete_function(*tf.nest.flatten(specs))
     self.graph = self._concrete.graph
     self.outputs = self._concrete.structured_outputs
+    _refuse_python(argument, model, self.graph)
     for op in self.graph.get_operations():
-      if op.type in _PYTHON:
+      # TensorFlow finds this only when it runs.
+      if op.type == 'Cast' and op.inputs[0].dtype == tf.string:
         raise _checks.ArgumentError(
-            argument,
-            _layer_of(model, op.name),
-            'operations of TensorFlow alone; Python code (numpy_function,'
-            ' py_function) is not in the graph, and so not in what clients run',
+            'input_spec',
+            'tf.string',
+            f'numbers where {_layer_of(model, op.name)} computes; look words up'
+            " in the clients' datasets",
         )
     for captured, placeholder in list(self.graph.captures):
       if captured.dtype in (tf.resource, tf.variant):
@@ -390,6 +400,61 @@ class _Graph:
 
   def __call__(self, *arguments: Any) -> Any:
     return self._concrete(*tf.nest.flatten(arguments))
+
+
+def _refuse_python(argument: str, model: Any, graph: tf.Graph) -> None:
+  """Raises if an operation of a graph calls Python."""
+  for op in graph.get_operations():
+    if op.type in _PYTHON:
+      raise _checks.ArgumentError(
+          argument,
+          _layer_of(model, op.name),
+          'operations of TensorFlow alone; Python code (numpy_function,'
+          ' py_function) is not in the graph, and so not in what clients run',
+      )
+
+
+def _failed_call(model: Any, x: Any, error: Exception) -> Exception:
+  """Returns what to say of an error in a call of the model."""
+  frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+  owners = [frame.f_locals.get('self') for frame in frames]
+  layers = {id(layer): layer.name for layer in _layers(model)}
+  failed = [layers[id(each)] for each in owners if id(each) in layers]
+  name = failed[-1] if failed else model.name
+  said = _said(error)
+  is_of_inputs = isinstance(
+      error, (KeyError, TypeError, ValueError, tf.errors.OpError)
+  ) and not isinstance(error, tf.errors.OperatorNotAllowedInGraphError)
+  if not is_of_inputs:
+    return _checks.ArgumentError(
+        'model',
+        name,
+        'a layer that TensorFlow can trace: no numpy(), and no if or while of'
+        ' Python that depends on a tensor; keras.ops.where and'
+        f' keras.ops.while_loop do the same ({said})',
+    )
+  specs = tf.nest.map_structure(
+      lambda each: tf.TensorSpec(each.shape, each.dtype), x
+  )
+  return _checks.ArgumentError(
+      'input_spec',
+      specs,
+      'features of the structure and shapes that the model takes;'
+      f' {"" if name == model.name else "its layer "}{name} fails on these'
+      f' ({said})',
+  )
+
+
+@contextlib.contextmanager
+def _whole_tracebacks(keras):
+  """Keeps Keras from shortening tracebacks and from wrapping errors."""
+  was_short = keras.config.is_traceback_filtering_enabled()
+  keras.config.disable_traceback_filtering()
+  try:
+    yield
+  finally:
+    if was_short:
+      keras.config.enable_traceback_filtering()
 
 
 def _keras_of(model: Any):
@@ -442,10 +507,10 @@ def _as_inputs(model: Any, x: Any) -> Any:
   ) else dict(x)
 
 
-def _message(error: Exception) -> str:
-  """Returns the message of an error, without what Keras puts around it."""
-  bold = re.search(r'\x1b\[1m(.*?)\x1b\[0m', str(error), re.S)
-  return ' '.join((bold[1] if bold else str(error)).split())
+def _said(error: Exception) -> str:
+  """Returns kind and message of an error, in one short line."""
+  message = ' '.join(str(error).split())
+  return f'{type(error).__name__}: {message}'[:_LONGEST]
 
 
 def _pair(input_spec: Any) -> tuple[Any, Any]:
