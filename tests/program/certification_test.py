@@ -4,6 +4,7 @@
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import pytest
 import tff_dp  # noqa: F401 pylint: disable=unused-import
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
@@ -195,13 +196,31 @@ _WRONG = {
 
 class TffBuildersTest(parameterized.TestCase):
 
-  @parameterized.parameters(*_RIGHT)
+  # Of builders that differ in one argument, and of wrappers, one each.
+  @parameterized.named_parameters(*zip(_RIGHT, _RIGHT))
+  @pytest.mark.slow(
+      cases=[
+          'weighted_fed_avg',
+          'server_adam',
+          'unweighted_fed_prox',
+          'optimizer_schedule',
+          'constant_clipping',
+          'concatenated',
+      ]
+  )
   def test_plan_is_certified(self, name):
     plan = processes.build_plan()
     certificate = certification.certify(_RIGHT[name](plan.aggregator()), plan)
     self.assertEqual(certificate.release, plan.aggregator().release)
 
-  @parameterized.parameters(*_WRONG)
+  @parameterized.named_parameters(*zip(_WRONG, _WRONG))
+  @pytest.mark.slow(
+      cases=[
+          'estimated_clipping',
+          'weighted_mime_lite',
+          'mime_lite_with_schedule',
+      ]
+  )
   def test_is_refused_with_the_reason(self, name):
     plan = processes.build_plan()
     reason, build = _WRONG[name]

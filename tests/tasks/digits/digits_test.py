@@ -200,6 +200,17 @@ class RunTest(absltest.TestCase):
         return built[repr(plan)]
 
       self.enterContext(mock.patch.object(module, name, build_once))
+    # So does calibrating the plans.
+    build_plans, plans = digits.build_plans, {}
+
+    def build_plans_once(settings):
+      if repr(settings) not in plans:
+        plans[repr(settings)] = build_plans(settings)
+      return plans[repr(settings)]
+
+    self.enterContext(
+        mock.patch.object(digits, 'build_plans', build_plans_once)
+    )
 
   def test_small_run_compares_and_states(self):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
@@ -242,7 +253,6 @@ class RunTest(absltest.TestCase):
   def test_all_contexts_train_the_same_model(self):
     settings = {
         'default': (),
-        'two_workers': ('--client-devices=cpu:0,/cpu:0',),
     }
     if _compat.COLUMN.has_worker:
       settings['native'] = ('--context=native', '--max-concurrent-clients=1')

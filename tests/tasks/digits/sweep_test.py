@@ -18,6 +18,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tasks import __main__ as tasks_main
 from tasks.digits import digits
@@ -142,6 +143,16 @@ def _no_process(*unused_args, **unused_kwargs):
   raise AssertionError('No process is needed for what is done.')
 
 
+class _Threads(futures.ThreadPoolExecutor):
+  """Threads in the place of processes, which take what can be sent there."""
+
+  def __init__(self, jobs, **unused_options):
+    super().__init__(jobs)
+
+  def submit(self, function, *arguments):
+    return super().submit(*pickle.loads(pickle.dumps((function, *arguments))))
+
+
 class ErrorTest(absltest.TestCase):
 
   def test_an_error_of_a_worker_keeps_its_words_on_the_way_to_its_parent(self):
@@ -187,9 +198,8 @@ class RunTest(parameterized.TestCase):
       return [types.SimpleNamespace(test_accuracy=accuracy)]
 
     self.enterContext(mock.patch.object(digits, 'run', run))
-    threads = lambda jobs, **_: futures.ThreadPoolExecutor(jobs)
     self.enterContext(
-        mock.patch.object(sweep.futures, 'ProcessPoolExecutor', threads)
+        mock.patch.object(sweep.futures, 'ProcessPoolExecutor', _Threads)
     )
     flags = [
         'sweep', 'digits', '--output-dir', self._folder, '--epsilons', '4',
@@ -223,6 +233,8 @@ class RunTest(parameterized.TestCase):
     _main(*flags)
     self.assertEqual(made, [('blt', 0.05, 0)])
 
+  # It trains as the task does, and its work is sent as in the test above.
+  @pytest.mark.slow
   def test_a_run_in_a_process_of_its_own(self):
     flags = (
         'sweep', 'digits', '--output-dir', self._folder, '--epsilons', '4',

@@ -10,6 +10,7 @@ import pathlib
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tasks.common import engine
 from tasks.draw_and_discard import known_weights
@@ -114,6 +115,7 @@ class ModelTest(absltest.TestCase):
     self.assertGreater(pools.mean(), 2 * np.exp(-contraction * rounds * m / k))
 
 
+@pytest.mark.once  # A training on each stack is in `tasks/digits`.
 class RunTest(parameterized.TestCase):
 
   def _settings(self, **fields):

@@ -10,6 +10,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tasks.common import digits_data
 from tasks.common import engine
@@ -35,6 +36,7 @@ def _run(settings):
 _WHERE = engine.EngineSettings()
 
 
+@pytest.mark.once  # A training on each stack is in `tasks/digits`.
 class MnistInstancesTest(parameterized.TestCase):
 
   def setUp(self):

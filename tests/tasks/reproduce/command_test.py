@@ -12,6 +12,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tasks import __main__ as tasks_main
 from tasks.reproduce import check_ins
@@ -387,6 +388,7 @@ class IsrlTest(parameterized.TestCase):
         {'isrl_fig_4': 443, 'isrl_fig_5': 52, 'isrl_fig_6': 32}[name],
     )
 
+  @pytest.mark.slow  # As `tasks/silos/silo_study_test.py`, at other sizes.
   def test_a_small_run_resumes(self):
     folder = pathlib.Path(self.create_tempdir())
     data = folder / 'obesity.csv'
@@ -403,7 +405,7 @@ class IsrlTest(parameterized.TestCase):
     )
     self.enterContext(mock.patch.dict(table.BY_NAME, {row.name: row}))
     argv = (
-        row.name, '--scale=0.06', '--seeds=2', '--data', data,
+        row.name, '--scale=0.06', '--seeds=1', '--data', data,
         '--output-dir', folder / 'run', '--progress=plain',
     )
     code, out, err = _main(*argv)
@@ -413,11 +415,12 @@ class IsrlTest(parameterized.TestCase):
     self.assertNotIn('(done before)', err)
     code, again, err = _main(*argv)
     self.assertEqual(code, 0, err)
-    self.assertEqual(err.count('(done before)'), 8)
+    self.assertEqual(err.count('(done before)'), 4)
     lines = lambda text: [x for x in text.splitlines() if x.startswith('| ')]
     self.assertEqual(lines(again), lines(out))
 
 
+@pytest.mark.once
 class IsrlVariantsTest(absltest.TestCase):
 
   def test_every_variant_and_epsilon_once_and_again_from_the_folder(self):
@@ -454,9 +457,11 @@ class IsrlVariantsTest(absltest.TestCase):
     self.assertEqual(shuffled, [1.0] * 3)
 
 
+@pytest.mark.once  # A training on each stack is in `tasks/digits`.
 class SmallTrainingTest(absltest.TestCase):
   """Rows through their task, on what is packaged."""
 
+  @pytest.mark.slow  # `tasks/draw_and_discard` has the same run.
   def test_known_weights(self):
     code, out, err = _main(
         'draw_and_discard_fig_5', '--scale=6e-8', '--seeds=2', '--output-dir',
