@@ -12,6 +12,7 @@ import pathlib
 import tarfile
 import tempfile
 from typing import Any
+from unittest import mock
 
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -19,6 +20,7 @@ import tensorflow_federated as tff
 from tensorflow.core.protobuf import saved_model_pb2
 from tests.export import small_bundle
 from tff_dp.export import bundle
+from tff_dp.export import isolation
 from tff_dp.program.files import process_files
 
 SAVED_MODEL_FILE = 'saved_model.pb'
@@ -35,6 +37,16 @@ def _archive_folder() -> tempfile.TemporaryDirectory:
 def kept(name: str = 'dp_ftrl') -> pathlib.Path:
   """Returns a bundle of this stack, which is not to be changed."""
   return pathlib.Path(_archive_folder().name) / name
+
+
+def in_this_process():
+  """Returns a context in which `tff-dp export --verify` starts no child."""
+  return mock.patch.object(
+      isolation,
+      'check',
+      # pylint: disable-next=protected-access
+      lambda root: isolation._outcome(isolation.STATIC, root, 0),
+  )
 
 
 def repair(root: pathlib.Path) -> None:

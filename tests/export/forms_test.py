@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tff_dp
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
@@ -120,6 +121,16 @@ class FormsTest(parameterized.TestCase):
       ('secure_sums', secure_sum_run.build_process, _BITS, _BITS),
       ('least_squares', _least_squares, _BITS, _BITS),
       ('draw_and_discard', instance_run._process, _SELECT, _SELECT),
+  )
+  # One of every place where noise is added, and one of every outcome.
+  @pytest.mark.slow(
+      but=[
+          'fed_avg',
+          'cyclic_allocation',
+          'shuffled_sphere',
+          'secure_sums',
+          'draw_and_discard',
+      ]
   )
   def test_table(self, build, *expected):
     process = build()

@@ -82,7 +82,14 @@ def run(root: pathlib.Path, say) -> Outcome:
 def _call(mode: str, root: pathlib.Path, *, home: str, said):
   """Returns the outcome of a child that checks or runs a bundle."""
   child = subprocess.Popen(
-      [sys.executable, '-P', __file__, mode, os.path.abspath(root)],
+      [
+          sys.executable,
+          '-P',
+          __file__,
+          mode,
+          os.path.abspath(root),
+          str(_MEASURE_SECONDS),
+      ],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       stderr=subprocess.DEVNULL,
@@ -174,14 +181,8 @@ def _writing_nothing():
     resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))
 
 
-def _main(mode: str, root: str) -> None:
-  print(_leave_network(), flush=True)
-  _limit(mode)
-  if sys.stdin.readline() != 'go\n':
-    return
-  # Output of TensorFlow must not mix with the answer.
-  answer = os.fdopen(os.dup(1), 'w')
-  os.dup2(2, 1)
+def _outcome(mode: str, root: pathlib.Path, measure_seconds: float) -> Outcome:
+  """Returns the outcome of a check or a run in this process."""
   # Not before the limits. pylint: disable=g-import-not-at-top
   from tff_dp import _checks
   from tff_dp import _compat
@@ -190,23 +191,33 @@ def _main(mode: str, root: str) -> None:
   from tff_dp.export import measuring
   from tff_dp.export import verification
 
-  path = pathlib.Path(root)
   try:
     with _writing_nothing():
-      findings = verification.verify_bundle(path)
+      findings = verification.verify_bundle(root)
       if mode == RUN and not verification.failed(findings):
         findings = [
             each
             for each in findings
             if each.status != verification.NOT_CHECKED
-        ] + measuring.run_bundle(path, seconds=_MEASURE_SECONDS)
+        ] + measuring.run_bundle(root, seconds=measure_seconds)
     found = [[each.check, each.status, each.detail] for each in findings]
-    outcome = Outcome(found)
+    return Outcome(found)
   except _checks.ArgumentError as error:
-    outcome = Outcome([], error.allowed, True)
+    return Outcome([], error.allowed, True)
   except Exception as error:  # pylint: disable=broad-exception-caught
     said = ' '.join(str(error).split())[:300]
-    outcome = Outcome([], f'{type(error).__name__}: {said}')
+    return Outcome([], f'{type(error).__name__}: {said}')
+
+
+def _main(mode: str, root: str, measure_seconds: str) -> None:
+  print(_leave_network(), flush=True)
+  _limit(mode)
+  if sys.stdin.readline() != 'go\n':
+    return
+  # Output of TensorFlow must not mix with the answer.
+  answer = os.fdopen(os.dup(1), 'w')
+  os.dup2(2, 1)
+  outcome = _outcome(mode, pathlib.Path(root), float(measure_seconds))
   answer.write(json.dumps(outcome))
   answer.flush()
   # TensorFlow threads may wait for ever.
