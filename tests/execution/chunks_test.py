@@ -532,9 +532,7 @@ class ComputationTest(parameterized.TestCase):
           'maps_with_others',
           'parallel',
           'repeat_batch_all',
-          'repeat_batch_map',
           'repeat_map_repeat',
-          'repeat_never',
           'take_all',
           'take_batch_take',
       ]
@@ -553,6 +551,8 @@ class ComputationTest(parameterized.TestCase):
         names=('in_pairs', 'at_once'),
     )
 
+  # The oracle has the same of a tutorial's process.
+  @pytest.mark.slow
   def test_preprocessing_of_a_process(self):
     rows = collections.OrderedDict(
         x=tff.TensorType(np.float32, [2]), y=np.int64

@@ -195,7 +195,7 @@ class ConformanceTest(parameterized.TestCase):
     self._check('in_process', name)
 
   @parameterized.named_parameters(_named(lambda case: True))
-  @pytest.mark.slow(cases=['fed_eval', 'weighted_fed_avg'])
+  @pytest.mark.slow(cases=['fed_eval', 'secure_aggregator', 'weighted_fed_avg'])
   def test_two_workers(self, name):
     context = _contexts['two_workers']
     before = context.num_clients_by_path['at_once']

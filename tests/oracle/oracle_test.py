@@ -45,7 +45,7 @@ class RuntimeTest(parameterized.TestCase):
     if _compat.COLUMN.has_worker:
       parts = {
           'tutorial': ('3/23', 2),
-          'generated': ('1/18', 11),
+          'generated': ('1/25', 8),
           'poisoned': ('8/64', 3),
       }
     else:
