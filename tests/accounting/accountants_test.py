@@ -11,6 +11,7 @@ from absl.testing import parameterized
 import dp_accounting
 from dp_accounting import pld
 import numpy as np
+import pytest
 from scipy import integrate
 from scipy import special
 
@@ -213,6 +214,7 @@ class CompositionTest(parameterized.TestCase):
       sampled_sigma=(0.6, 2.0),
       epsilon=(0.05, 1.0),
   )
+  @pytest.mark.slow(cases=['8', '9', '11'])
   def test_sampled_evaluation_brackets_the_integral(
       self, sigma, probability, sampled_sigma, epsilon
   ):

@@ -9,6 +9,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 
+from tests.plans import curves
 import tff_dp
 from tff_dp import draws
 from tff_dp import plans
@@ -191,6 +192,7 @@ class PlansTest(parameterized.TestCase):
 
   @parameterized.parameters(*_PLANS)
   def test_statement_begins_with_the_headline(self, make):
+    curves.spare(self)
     plan = make()
     content = plan.statement(delta=1e-5).to_json()
     self.assertEqual(tuple(content), ('schema', *_FIELDS, 'points'))

@@ -131,6 +131,7 @@ class TwoHopsTest(parameterized.TestCase):
     self.assertTrue(part.is_vacuous)
 
   @parameterized.product(sigma=(2.0, 5.0), count=(1, 4))
+  @pytest.mark.slow(cases=['1', '3'])
   def test_epsilon_and_profile_are_of_the_same_hops(self, sigma, count):
     hops = replace_one.Hops.of(made_parts.gaussian(sigma, count=count))
     exact = gaussian.exact_epsilon(

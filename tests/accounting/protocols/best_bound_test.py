@@ -470,6 +470,7 @@ class CompositionTest(parameterized.TestCase):
       (_CheckIn(_Sphere(1.0), 900, 0.2),),
       (_LocalGaussian(9.0),),
   )
+  @pytest.mark.slow(cases=['1'])
   def test_next_to_nothing_more_changes_next_to_nothing(self, event):
     both = _Composed([_Times(event, 3), _Gaussian(1e5)])
     alone, beside = _epsilon(_Times(event, 3)), _epsilon(both)

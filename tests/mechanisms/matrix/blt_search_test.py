@@ -7,6 +7,7 @@ import time
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import optimize as scipy_optimize
 
 from tests.mechanisms import reference
@@ -63,6 +64,7 @@ class SearchTest(parameterized.TestCase):
           patterns.FixedOrderPattern(40, rounds_per_epoch=10),
       ),
   )
+  @pytest.mark.slow(but=['1'])
   def test_more_buffers_are_never_worse(self, error, pattern):
     errors = [
         _error(_search(pattern, buffers, error), pattern, error)
@@ -74,6 +76,7 @@ class SearchTest(parameterized.TestCase):
   @parameterized.product(
       error=('max', 'mean'), shape=((6, 3, 2), (8, 8, 1), (9, 2, 3))
   )
+  @pytest.mark.slow(but=['4'])
   def test_brute_force_finds_nothing_much_better(self, error, shape):
     num_rounds, gap, most = shape
     pattern = patterns.MinSeparationPattern(

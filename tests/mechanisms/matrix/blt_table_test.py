@@ -4,6 +4,7 @@
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.mechanisms import workloads
@@ -53,6 +54,7 @@ class BltTableTest(absltest.TestCase):
             _error(key, entry) * (1 + 1e-6),
         )
 
+  @pytest.mark.slow
   def test_a_sample_is_what_the_search_finds(self):
     # Those with three buffers, whose run is not too long.
     for key, entry in blt.table().items():

@@ -8,6 +8,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tests.mechanisms import reference
 from tff_dp.accounting.sensitivity import patterns
@@ -113,6 +114,7 @@ class ObjectiveTest(parameterized.TestCase):
     )
 
   @parameterized.parameters('max', 'mean')
+  @pytest.mark.slow(cases=['1'])
   def test_sampled_variance_of_a_long_run(self, error):
     num_rounds = 3000
     workload = workloads.Workload(0.9, cooldown=workloads.Cooldown())

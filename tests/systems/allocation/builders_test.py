@@ -27,10 +27,11 @@ def setUpModule():
 
 class AllocationTest(parameterized.TestCase):
 
+  @pytest.mark.slow
   def test_every_slot_gets_the_full_noise_over_the_constant(self):
-    plan = runs.allocation(200)
+    plan = runs.allocation(100)
     process = runs.build(plan, server_learning_rate=1.0)
-    models, _ = runs.run(process, [[]] * 200)
+    models, _ = runs.run(process, [[]] * 100)
     noise = np.diff(models.astype(np.float64), axis=0)
     statistic = np.sum((noise / (2.0 * runs.CLIP / 4)) ** 2)
     self.assertBetween(
@@ -40,7 +41,7 @@ class AllocationTest(parameterized.TestCase):
     )
 
   def test_noise_of_cyclic_allocation_is_that_of_its_matrix(self):
-    rounds, bands = 240, 6
+    rounds, bands = 120, 6
     plan = runs.cyclic(rounds, stride=8, bands=bands)
     process = runs.build(plan, server_learning_rate=1.0)
     # Empty slots, and some with clients whose share is taken off below.
@@ -141,6 +142,7 @@ class MetricsTest(parameterized.TestCase):
       runs.allocation,
       runs.cyclic,
   )
+  @pytest.mark.slow(but=['0', '4'])
   def test_local_metrics_need_an_opt_in_and_carry_its_label(self, plan):
     plan = plan()
     client = runs.client(1) if plan.is_local else small_model.client(1)

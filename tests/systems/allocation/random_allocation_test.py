@@ -109,6 +109,7 @@ class OneStepOfFewTest(parameterized.TestCase):
       self.assertLessEqual(bound, exact + 1.1e-3)
 
   @parameterized.product(sigma=(0.6, 1.5), epsilon=(0.1, 1.0))
+  @pytest.mark.slow(but=['1'])
   def test_three_steps_by_quadrature(self, sigma, epsilon):
     found = random_allocation.profiles(noise_multiplier=sigma, num_steps=3)
     for profile, exact in zip(found, _exact(epsilon, sigma, 3)):
@@ -142,6 +143,7 @@ class ManyStepsTest(parameterized.TestCase):
   @parameterized.parameters(
       (0.5, 3.43), (0.6, 1.50), (0.8, 0.258), (1.0, 0.113)
   )
+  @pytest.mark.slow(cases=['1', '2'])
   def test_table(self, sigma, expected):
     found = random_allocation.epsilon(
         noise_multiplier=sigma, num_steps=2000, delta=1e-6
@@ -152,6 +154,7 @@ class ManyStepsTest(parameterized.TestCase):
     )
 
   @parameterized.parameters((1.0, 300), (0.6, 300), (2.0, 50))
+  @pytest.mark.slow(cases=['1'])
   def test_next_to_poisson_sampling(self, sigma, num_steps):
     found = random_allocation.epsilon(
         noise_multiplier=sigma, num_steps=num_steps, delta=1e-6
@@ -170,6 +173,7 @@ class ManyStepsTest(parameterized.TestCase):
       self.assertTrue(np.all(found <= alone))
       self.assertTrue(np.all(np.diff(found) <= 0))
 
+  @pytest.mark.slow
   def test_large_and_small_noise_come_to_an_end(self):
     for sigma in (1e-3, 0.05, 1e3):
       found = random_allocation.epsilon(
@@ -189,6 +193,7 @@ class ManyStepsTest(parameterized.TestCase):
       self.assertLess(high, low + 2e-3)
 
   @parameterized.parameters((1.0, 500, 1e-10), (0.6, 500, 1e-8))
+  @pytest.mark.slow(cases=['1'])
   def test_small_deltas_by_weighted_draws(self, sigma, num_steps, delta):
     settings = dict(noise_multiplier=sigma, num_steps=num_steps)
     found = random_allocation.epsilon(**settings, delta=delta)
@@ -198,6 +203,7 @@ class ManyStepsTest(parameterized.TestCase):
     mean, error = _drawn_delta(sigma, num_steps, 0.95 * found)
     self.assertGreater(mean - 5 * error, delta)
 
+  @pytest.mark.slow
   def test_small_deltas_are_amplified(self):
     for sigma, num_steps, delta, most in (
         (1.0, 1000, 1e-10, 0.535),
@@ -216,6 +222,7 @@ class ManyStepsTest(parameterized.TestCase):
       dict(num_selected=2, num_epochs=3, participation_probability=0.5),
       dict(neighboring_relation='replace_one'),
   )
+  @pytest.mark.slow(cases=['1', '3'])
   def test_epsilon_grows_slowly_as_delta_shrinks(self, **options):
     settings = dict(noise_multiplier=1.0, num_steps=400) | options
     found = [

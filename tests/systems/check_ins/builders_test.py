@@ -106,6 +106,7 @@ class TypesTest(parameterized.TestCase):
 class FixedWindowTest(parameterized.TestCase):
 
   @parameterized.parameters((0.0, False), (0.8, False), (0.8, True))
+  @pytest.mark.slow(but=['2'])
   def test_minibatch_of_slots_is_one_step_on_their_mean(
       self, momentum, nesterov
   ):
@@ -132,10 +133,10 @@ class FixedWindowTest(parameterized.TestCase):
     self.assertGreater(np.abs(models[-1] - models[0]).max(), 0.05)
 
   def test_dummy_is_a_zero_update_with_the_full_noise(self):
-    # 200 slots of dummies: the sum of their reports is normal noise.
-    plan = runs.fixed(200, randomizer=runs.LOUD)
+    # 100 slots of dummies: the sum of their reports is normal noise.
+    plan = runs.fixed(100, randomizer=runs.LOUD)
     process = runs.build(plan, server_learning_rate=1.0)
-    models, _ = runs.run(process, [[runs.dummy(step)] for step in range(200)])
+    models, _ = runs.run(process, [[runs.dummy(step)] for step in range(100)])
     reports = np.diff(models.astype(np.float64), axis=0)
     statistic = np.sum((reports / runs.LOUD.stddev) ** 2)
     self.assertBetween(
@@ -171,11 +172,6 @@ class FixedWindowTest(parameterized.TestCase):
           [runs.client(seed) for seed in range(num_clients)],
       )
 
-  def test_step_beyond_the_plan_raises(self):
-    process = runs.build(runs.fixed(2))
-    with self.assertRaisesRegex(Exception, 'num_rounds=2 rounds are done'):
-      runs.run(process, [[runs.client(1)]] * 3)
-
   def test_repeated_passes_have_as_many_updates(self):
     plan = runs.plan(
         check_ins.FixedWindowCheckIn(4, slots_per_update=2), num_passes=2
@@ -186,6 +182,7 @@ class FixedWindowTest(parameterized.TestCase):
     with self.assertRaisesRegex(Exception, 'num_rounds=8'):
       process.next(output.state, [runs.client(1)])
 
+  @pytest.mark.slow
   def test_constraint_holds(self):
     process = runs.build(
         runs.fixed(randomizer=runs.LOUD), constraint=learning.L2Ball(0.3)
@@ -195,6 +192,7 @@ class FixedWindowTest(parameterized.TestCase):
     self.assertAlmostEqual(norms[0], 0.3, places=5)
     self.assertLessEqual(norms.max(), 0.3 + 1e-6)
 
+  @pytest.mark.slow
   def test_every_update_has_its_learning_rate(self):
     rates = 2.0 / np.sqrt(np.arange(1, 5))
     process = runs.build(
@@ -246,6 +244,7 @@ class SlidingWindowTest(absltest.TestCase):
 class ArrivalsTest(parameterized.TestCase):
 
   @parameterized.parameters(runs.averaged, runs.shuffled)
+  @pytest.mark.slow(cases=['0'])
   def test_mean_over_those_that_arrived(self, plan):
     process = runs.build(plan())
     models, output = runs.run(
@@ -259,6 +258,7 @@ class ArrivalsTest(parameterized.TestCase):
     np.testing.assert_allclose(models[2], expected, atol=1e-4)
 
   @parameterized.parameters(runs.averaged, runs.shuffled)
+  @pytest.mark.slow(cases=['0'])
   def test_empty_step_moves_neither_model_nor_momentum_nor_average(self, plan):
     process = runs.build(
         plan(randomizer=runs.LOUD),
@@ -293,6 +293,7 @@ class ArrivalsTest(parameterized.TestCase):
     np.testing.assert_array_equal(models[2], models[1])
 
   @parameterized.parameters(runs.LOUD, runs.SPHERE)
+  @pytest.mark.slow
   def test_order_of_the_clients_changes_no_bit(self, randomizer):
     process = runs.build(runs.shuffled(6, randomizer))
     clients = [runs.client(seed) for seed in range(1, 5)]

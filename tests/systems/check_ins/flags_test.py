@@ -12,6 +12,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import dp_accounting
+import pytest
 
 from tests.cli import command
 from tff_dp.accounting.events import run_events
@@ -243,6 +244,7 @@ class PlotTest(parameterized.TestCase):
           12,
       ),
   )
+  @pytest.mark.slow(but=['0', '3'])
   def test_ends_at_the_epsilon_of_the_run(self, words, last):
     path = os.path.join(self.create_tempdir().full_path, 'epsilon.png')
     with mock.patch.object(plots, '_NUM_POINTS', 2), mock.patch.object(

@@ -219,6 +219,7 @@ class RoundTest(parameterized.TestCase):
 class ComposedTest(parameterized.TestCase):
 
   @parameterized.product(form=('fast', 'by_cohort'), num_clients=(2, 5, 8))
+  @pytest.mark.slow(cases=['5'])
   def test_rounds_never_exceed_the_bound(self, form, num_clients):
     for e0, rate, num_rounds in ((1.0, 0.5, 3), (3.0, 0.2, 2), (0.5, 1.0, 3)):
       profile = _FORMS[form](

@@ -174,7 +174,7 @@ class NoiseTest(parameterized.TestCase):
   @parameterized.parameters('laplace', 'gaussian')
   def test_every_weight_has_noise_of_its_own_and_all_of_it(self, mechanism):
     # A sum of many weights would hide that one of them has none, or twice it.
-    size, num_reports = 3, 250
+    size, num_reports = 3, 120
     step = _step(
         mechanism=mechanism, clip='box' if mechanism == 'laplace' else 'l2',
         epsilon=2.0, delta=1e-5 if mechanism == 'gaussian' else None,

@@ -10,6 +10,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 
@@ -396,6 +397,7 @@ class VarianceTest(parameterized.TestCase):
     self.assertLess(abs(of_chain.mean() - wanted), sigmas * error)
 
   @parameterized.parameters((4, 1), (3, 3), (4, 6))
+  @pytest.mark.slow(but=['1'])
   def test_right_spread_stays_and_a_wrong_one_is_forgotten(self, k, m):
     fixed = strategies.stationary_variance(
         k, noise_variance=1.0, concurrency=m
@@ -410,12 +412,14 @@ class VarianceTest(parameterized.TestCase):
         )
       self._assert_mean(chains[:, 2], wanted)
 
+  @pytest.mark.slow
   def test_mean_of_the_instances_drifts(self):
     k, num_rounds = 4, 16
     chains = _chains('draw_and_discard', k, 1, num_rounds, 400, start=k / 2)
     moved = (chains[:, 3] - chains[:, 1]) ** 2
     self._assert_mean(moved, num_rounds / k)
 
+  @pytest.mark.slow
   def test_spread_of_separate_lineages_grows(self):
     k, num_rounds = 3, 12
     chains = _chains('same', k, 1, num_rounds, 400, start=1.0)

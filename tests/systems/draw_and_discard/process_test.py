@@ -10,6 +10,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -248,6 +249,7 @@ class RoundsTest(parameterized.TestCase):
     np.testing.assert_array_equal(output.state.instances, state.instances)
 
   @parameterized.parameters(*strategies.NAMES)
+  @pytest.mark.slow(but=['3', '5'])
   def test_every_strategy_writes_what_its_clients_returned(self, name):
     # The laws of the coins are in pool_test and law_test; here, that what a
     # client drew stays with what it returned, on the way to the server.
@@ -324,6 +326,7 @@ class WeightsTest(parameterized.TestCase):
         stats.chi2.cdf(total, 400 * _SIZE), _FALSE_ALARM, 1 - _FALSE_ALARM
     )
 
+  @pytest.mark.slow
   def test_without_noise_the_spread_is_that_of_epsilon_one(self):
     process = _noiseless(num_instances=400, learning_rate=0.1)
     variance = 400 / 2 * 8 * 0.1**2
@@ -344,6 +347,7 @@ class WeightsTest(parameterized.TestCase):
       state = process.initialize()._replace(instances=rows)
       np.testing.assert_allclose(process.predict(state, x), wanted, rtol=1e-5)
 
+  @pytest.mark.slow
   def test_keras_model_takes_the_same_step(self):
     def model_fn():
       network = tf.keras.Sequential([

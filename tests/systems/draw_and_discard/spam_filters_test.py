@@ -7,6 +7,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 
 from tff_dp import _checks
@@ -42,6 +43,7 @@ def _played(rng, k, p, num_rounds, spam, step):
 class CalibrationTest(parameterized.TestCase):
 
   @parameterized.product(rule=spam_filters.RULES, p=(1, 33, 1000))
+  @pytest.mark.slow(cases=['2', '5'])
   def test_honest_rejections_match_the_target(self, rule, p):
     spam = spam_filters.calibrate_spam_filter(
         _STEP, p, num_instances=6, rule=rule, target_rate=0.1,
@@ -60,6 +62,7 @@ class CalibrationTest(parameterized.TestCase):
         rejected / rounds, spam.false_rejection_rate, delta=0.06
     )
 
+  @pytest.mark.slow
   def test_as_many_weights_as_an_image_model_has(self):
     spam = spam_filters.calibrate_spam_filter(
         _STEP, 7850, num_instances=6, target_rate=0.1, num_samples=250,

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import csv
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -14,6 +15,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 import tff_dp
@@ -49,6 +51,10 @@ def _build(**changes):
   return instance_run.build_process(instance_run.build_plan(**changes))
 
 
+# Of no test that changes it.
+_usual = functools.cache(_build)
+
+
 class TrainTest(kills.RunsTestCase):
 
   @classmethod
@@ -74,7 +80,7 @@ class TrainTest(kills.RunsTestCase):
     self.assertEqual(self.result.statement.epsilon, self.result.epsilon)
 
   def test_released_model_is_the_mean_of_the_instances(self):
-    like = _build().initialize()
+    like = _usual().initialize()
     store = checkpoints.CheckpointStore(self.root / 'secret' / 'checkpoints')
     state = store.load(instance_run.NUM_ROUNDS, like=like).process_state
     with np.load(self.root / 'release' / 'model.npz') as model:
@@ -141,6 +147,7 @@ class TrainTest(kills.RunsTestCase):
           self.parent / 'b', _build(step=_SILENT), epsilon_budget=9.0
       )
 
+  @pytest.mark.slow
   def test_without_privacy_by_name(self):
     plan = tff_dp.NonPrivatePlan(
         sampling.UniformSampling(2), clients_per_round=2
@@ -297,6 +304,7 @@ class CertificationTest(parameterized.TestCase):
       dict(strategy='server_batch', num_instances=1, server_batch=4),
       dict(step=_LAPLACE),
   )
+  @pytest.mark.slow(but=['0', '5'])
   def test_processes_of_the_builder(self, **changes):
     process = _build(**changes)
     certificate = certification.certify(process, process.plan)
@@ -323,15 +331,15 @@ class CertificationTest(parameterized.TestCase):
       dict(num_instances=5),
   )
   def test_another_plan(self, **changes):
-    process, other = _build(), instance_run.build_plan(**changes)
+    process, other = _usual(), instance_run.build_plan(**changes)
     refusal = self._check_refused(process, other, 'built from the plan')
     self.assertIn('calibrate first', refusal.way_out)
     # An attribute is nothing to go by.
-    process.plan = other
-    self._check_refused(process, other, 'adds other noise')
+    with mock.patch.object(process, 'plan', other):
+      self._check_refused(process, other, 'adds other noise')
 
   def test_state_of_another_plan(self):
-    process, other = _build(), _build(max_participations=4)
+    process, other = _usual(), _build(max_participations=4)
     certificate = certification.certify(process, process.plan)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'release_id'):
       certificate.check(other.initialize(), None, rounds_done=0)

@@ -7,6 +7,7 @@ import math
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 import tff_dp
 import tensorflow as tf  # pylint: disable=g-bad-import-order
@@ -66,6 +67,7 @@ def _step(weights: np.ndarray, members) -> np.ndarray:
 class DpSgdTest(parameterized.TestCase):
 
   @parameterized.parameters([[]], [[3]], [[0, 2, 5, 7, 8, 11]])
+  @pytest.mark.slow(but=['2'])
   def test_each_gradient_is_clipped_and_the_divisor_is_constant(self, members):
     process, data = _process(), sampling.Examples((_X, _Y))
     state = process.initialize()
@@ -104,6 +106,7 @@ class DpSgdTest(parameterized.TestCase):
           _FALSE_ALARM,
       )
 
+  @pytest.mark.slow
   def test_gradients_of_a_large_batch_are_computed_together(self):
 
     def model_fn():

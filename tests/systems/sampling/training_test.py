@@ -9,6 +9,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import tff_dp
+import pytest
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 
@@ -82,6 +83,7 @@ class TrainingTest(parameterized.TestCase):
     export.export_bundle(self.folder, output=exported)
     self.assertEmpty(verification.failed(export.verify_bundle(exported)))
 
+  @pytest.mark.slow
   def test_rounds_that_were_cut_off_have_the_same_cohorts_again(self):
     evaluated = []
 
@@ -131,6 +133,7 @@ class TrainingTest(parameterized.TestCase):
           'no noise of a plan',
       ),
   )
+  @pytest.mark.slow(cases=['another_divisor'])
   def test_other_processes_are_refused(self, aggregator, what):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, what):
       self._train(_process(aggregator()), plan=_PLAN)
