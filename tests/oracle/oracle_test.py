@@ -49,7 +49,7 @@ class RuntimeTest(parameterized.TestCase):
           'poisoned': ('8/64', 3),
       }
     else:
-      parts = {'builder': ('1/24', 3), 'generated': ('2/30', 7)}
+      parts = {'builder': ('1/48', 2), 'generated': ('2/30', 7)}
     with tempfile.TemporaryDirectory() as folder:
       report_path = pathlib.Path(folder, 'report.json')
       output_path = pathlib.Path(folder, 'output')
