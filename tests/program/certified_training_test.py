@@ -103,7 +103,7 @@ class TrainTest(parameterized.TestCase):
     self.assertLen(metrics.splitlines(), 1)
 
   def test_refuses_other_noise_before_its_round_is_released(self):
-    process = processes.fed_avg(processes.build_plan().aggregator())
+    process = processes.of_plan(processes.build_plan())
     stated = certification.Certificate._noise_stddev
 
     def of_round_2_twice(certificate, round_index, clip_norm):
@@ -152,7 +152,7 @@ class TrainTest(parameterized.TestCase):
       ),
   )
   def test_bad_argument_is_named(self, arguments, message):
-    process = processes.fed_avg(processes.build_plan().aggregator())
+    process = processes.of_plan(processes.build_plan())
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       self._train(process, **arguments)
     self.assertFalse(self.root.exists())
@@ -161,7 +161,7 @@ class TrainTest(parameterized.TestCase):
     plan = processes.build_plan()
     with self.assertRaisesRegex(TypeError, r'train\(process, clients, output'):
       program.train(
-          processes.fed_avg(plan.aggregator()),
+          processes.of_plan(plan),
           plan,
           processes.Clients(),
           output_dir=self.root,
