@@ -111,14 +111,16 @@ def _hold(name: str, root: pathlib.Path) -> None:
 
 
 def main(parent: pathlib.Path, names: list[str]) -> None:
-  last, *held = names
-  for name in held:
-    _hold(name, parent / name)
+  for name in names:
+    if name != REAL:
+      _hold(name, parent / name)
+  if REAL not in names:
+    os.kill(os.getpid(), signal.SIGKILL)
   kill = threading.Timer(
       _SECONDS_IN_ROUND, os.kill, (os.getpid(), signal.SIGKILL)
   )
-  with _in_round(last, kill.start):
-    _run_to_the_end(last, parent / last)
+  with _in_round(REAL, kill.start):
+    _run_to_the_end(REAL, parent / REAL)
 
 
 if __name__ == '__main__':

@@ -13,6 +13,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tasks import __main__ as tasks_main
 from tasks.common import engine
@@ -24,6 +25,7 @@ from tasks.emnist import emnist_systems
 from tests.cli import command
 from tests.program import kills
 from tff_dp.files import write_ahead
+from tff_dp.program.display import documents
 from tff_dp.systems.check_ins import windows
 
 _WRITERS = 10
@@ -156,6 +158,7 @@ class RunTest(parameterized.TestCase):
     self.assertBetween(plan.epsilon(delta=1e-4), 7, 8)
 
   @parameterized.parameters(*emnist.SYSTEMS[2:])
+  @pytest.mark.slow(cases=['1'])  # `tasks/silos` trains with ISRL-DP.
   def test_every_system_trains_and_states(self, system):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
     code, out, err = self._run(folder, '--system', system)
@@ -177,6 +180,7 @@ class RunTest(parameterized.TestCase):
 
   def test_a_killed_run_comes_to_the_same_files(self):
     parent = pathlib.Path(self.create_tempdir())
+    self.enter_context(mock.patch.object(documents, 'write'))
     flags = (
         '--total-rounds=3', '--clients-per-round=3', '--min-index-gap=3',
         '--mechanism=tree', '--progress=quiet',

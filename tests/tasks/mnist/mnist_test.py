@@ -6,10 +6,12 @@ import dataclasses
 import json
 import math
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tasks import __main__ as tasks_main
@@ -25,6 +27,7 @@ from tff_dp import check_ins
 from tff_dp import execution
 from tff_dp.mechanisms import randomizers
 from tff_dp.program import protocol_source
+from tff_dp.program.display import documents
 
 _SEED = 3
 _CLIP = 0.5
@@ -80,6 +83,7 @@ class FlagsTest(parameterized.TestCase):
     self.assertFalse(folder.exists())
 
 
+@pytest.mark.once  # A training on each stack is in `tasks/digits`.
 class CommandTest(absltest.TestCase):
 
   def test_small_run_compares_and_states(self):
@@ -217,8 +221,11 @@ class ProcessTest(parameterized.TestCase):
       total, num_reports, num_slots = 0.0, 0, 0
     return weights
 
-  @parameterized.parameters(*_TINY_ROWS)
+  # Noise of clients and of the server. `program` tests the other protocols.
+  @parameterized.named_parameters(*zip(_TINY_ROWS, _TINY_ROWS))
+  @pytest.mark.slow(but=['shuffled_check_in', 'allocation'])
   def test_trains_what_a_plain_loop_trains(self, name):
+    self.enterContext(mock.patch.object(documents, 'write'))
     row = _TINY_ROWS[name]()
     rng = np.random.default_rng(0)
     digits = digits_data.Digits(
