@@ -178,13 +178,11 @@ def _least_pvalue(ours, theirs):
 class LawTest(parameterized.TestCase):
 
   @parameterized.parameters(*strategies.NAMES)
-  @pytest.mark.slow(cases=['1', '2', '5'])
   def test_law_of_the_process_is_that_of_a_simulation(self, name):
     ours, theirs = _of_process(name), _of_simulation(name)
     self.assertEqual(ours.shape, theirs.shape)
     self.assertGreater(_least_pvalue(ours, theirs), _FALSE_ALARM)
 
-  @pytest.mark.slow
   def test_no_strategy_could_be_taken_for_another(self):
     # What each gives is there already if the tests above have run.
     for one, other in itertools.combinations(strategies.NAMES, 2):

@@ -249,7 +249,6 @@ class RoundsTest(parameterized.TestCase):
     np.testing.assert_array_equal(output.state.instances, state.instances)
 
   @parameterized.parameters(*strategies.NAMES)
-  @pytest.mark.slow(but=['3', '5'])
   def test_every_strategy_writes_what_its_clients_returned(self, name):
     # The laws of the coins are in pool_test and law_test; here, that what a
     # client drew stays with what it returned, on the way to the server.
