@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 # Before any other module of the package, which an older Python cannot parse.
 if sys.version_info < (3, 11):
   raise ImportError(
-      'tff_dp needs Python 3.11, this is %d.%d. In a checkout of tff_dp, run'
+      'tff_dp needs Python 3.11 or later, this is %d.%d. In a checkout of tff_dp, run'
       ' `make environment`: it puts Python 3.11 and every package into .venv;'
       ' then use .venv/bin/python.' % sys.version_info[:2]
   )

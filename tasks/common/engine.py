@@ -22,7 +22,7 @@ _ARGUMENTS = {
     'max_concurrent_clients': 'max_concurrent_clients',
 }
 _NO_DEVICES = (
-    'nothing with --context={}: its workers choose their devices themselves.'
+    'no value with --context={}: its workers choose their devices themselves.'
     ' Leave the flag out, or use --context=in_process'
 )
 
@@ -68,7 +68,7 @@ class EngineSettings:
       raise _checks.ArgumentError(
           'cluster_address',
           self.cluster_address,
-          f'nothing with --context={self.context}, only with dask or ray',
+          f'no value with --context={self.context}, only with dask or ray',
       )
 
   @property

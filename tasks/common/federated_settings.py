@@ -204,7 +204,7 @@ def filled(
   } - {'data_dir', 'published'}
   for field in sorted(given - set(column)):
     raise _checks.ArgumentError(
-        field, getattr(settings, field), f'nothing with {name}'
+        field, getattr(settings, field), f'no value with {name}'
     )
   if _NOISE <= given:
     raise _checks.ArgumentError(
@@ -244,7 +244,7 @@ def dp_ftrl_plan(
     value = getattr(settings, flag)
     if value is not None and settings.mechanism not in users:
       raise _checks.ArgumentError(
-          flag, value, f'nothing without {" or ".join(users)} noise'
+          flag, value, f'no value without {" or ".join(users)} noise'
       )
   with errors.named_as_flags(FLAGS):
     plan = plan_lib.DpFtrlPlan(

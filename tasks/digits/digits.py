@@ -207,7 +207,7 @@ def _build_plans(settings: Settings) -> dict[str, base.Plan]:
       raise _checks.ArgumentError(
           flag,
           getattr(settings, flag),
-          f'nothing without a row of {" or ".join(sorted(users))} noise',
+          f'no value without a row of {" or ".join(sorted(users))} noise',
       )
   plans = collections.OrderedDict()
   for row in settings.rows:

@@ -166,7 +166,7 @@ class FlagsTest(parameterized.TestCase):
     )
     self.assertEqual(code, 2)
     self.assertIn('--events=x is not allowed', err)
-    self.assertIn(f'nothing with {kind}', err)
+    self.assertIn(f'no value with {kind}', err)
 
   def test_relation_is_that_of_the_epsilon(self):
     for kind in ('dp-ftrl', 'random-allocation', 'dp-sgd'):

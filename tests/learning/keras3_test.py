@@ -772,7 +772,7 @@ class RefusalsTest(parameterized.TestCase):
   def test_of_a_model(self):
     frozen = _dense()
     frozen.trainable = False
-    self._assert_refused('a weight to train', frozen)
+    self._assert_refused('a model with a weight to train', frozen)
     unbuilt = keras.Sequential([keras.layers.Dense(3)])
     self._assert_refused(r'build it: model\(batch\)', unbuilt)
     self._assert_refused('of Keras 3', tf.keras.Sequential())

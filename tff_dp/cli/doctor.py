@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
   """Prints the report and returns the exit status."""
   if args.cluster_address is not None and args.context is None:
     raise _checks.ArgumentError(
-        'cluster_address', args.cluster_address, 'nothing without --context'
+        'cluster_address', args.cluster_address, 'no value without --context'
     )
   if args.install is not None:
     if args.context or args.skip_worker or args.format != 'text':

@@ -71,11 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
     for name in ('source', 'output', 'process', 'model', 'odp_population'):
       if getattr(arguments, name) is not None:
         raise _checks.ArgumentError(
-            name, getattr(arguments, name), 'nothing with --verify'
+            name, getattr(arguments, name), 'no value with --verify'
         )
     return _verify(arguments)
   if arguments.run_graphs:
-    raise _checks.ArgumentError('run', True, 'nothing without --verify DIR')
+    raise _checks.ArgumentError('run', True, '--verify DIR beside it')
   if arguments.source is None:
     return _wrong_run('is missing: expected the directory of a run')
   if arguments.output is None:

@@ -188,7 +188,7 @@ def run_of(arguments: argparse.Namespace) -> Any:
     return run
   if arguments.events is not None:
     raise _checks.ArgumentError(
-        'events', arguments.events, f'nothing with {arguments.kind}'
+        'events', arguments.events, f'no value with {arguments.kind}'
     )
   flags = _flags_of(arguments.kind)
   with errors.named_as_flags(flags.FLAGS):

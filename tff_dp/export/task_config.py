@@ -131,23 +131,25 @@ def render(described: events_lib.PlanRun, *, population: str) -> str:
     )
   plan = described.plan
   reason = why_not(plan)
-  delta = min(described.delta, _MOST_DELTA)
-  if reason is None:
-    ours = plan.epsilon(delta=delta)
-    # With little noise, ODP's accounting takes long.
-    theirs = _their_epsilon(plan, delta) if ours <= _MOST_EPSILON else 0.0
-    if not max(ours, theirs) <= _MOST_EPSILON:
-      reason = (
-          f'ODP takes an epsilon of at most {_MOST_EPSILON:g}, and at delta'
-          f' {rounding.short(delta)} it is'
-          f' {rounding.rounded_up(max(ours, theirs))}'
-      )
   if reason is not None:
     raise _checks.PrivacyRefusedError(
         f'On-Device Personalization cannot express this plan: {reason}',
         why='ODP would add other noise than the statement says, or another'
         ' guarantee would hold',
         way_out=_WAY_OUT,
+    )
+  delta = min(described.delta, _MOST_DELTA)
+  ours = plan.epsilon(delta=delta)
+  # With little noise, ODP's accounting takes long.
+  theirs = _their_epsilon(plan, delta) if ours <= _MOST_EPSILON else 0.0
+  if not max(ours, theirs) <= _MOST_EPSILON:
+    raise _checks.PrivacyRefusedError(
+        'On-Device Personalization takes an epsilon of at most'
+        f' {_MOST_EPSILON:g}, and at delta {rounding.short(delta)} it is'
+        f' {rounding.rounded_up(max(ours, theirs))}',
+        why='ODP refuses such a task',
+        way_out='take more noise or fewer rounds, or hand over the forms of'
+        ' the bundle',
     )
   content = {
       'mode': 'TRAINING_ONLY',

@@ -533,7 +533,8 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
     raise _checks.ArgumentError(
         'model',
         model.name,
-        'a weight to train; set layer.trainable = True where you want it',
+        'a model with a weight to train; set layer.trainable = True where you'
+        ' want it',
     )
   for layer in _layers(model):
     if getattr(layer, 'stateful', False):

@@ -70,8 +70,9 @@ def unseeded(graph, *, num_fixed: int, num_seeds: int) -> str | None:
 def seeds(variables, trained, x) -> list[tf.Tensor]:
   """Returns a state for each seed generator, of shape [2] and its own dtype.
 
-  The states follow from the features and the trained weights. All sums add
-  integers modulo a power of two, so the order does not matter.
+  The states follow from the features and the trained weights. Integers are
+  added modulo a power of two, so the order in which a device adds them does not
+  change the states.
 
   Args:
     variables: States of the model's seed generators.

@@ -110,7 +110,7 @@ def build(
   for option, value in options.items():
     if value is not None and option not in USED_OPTIONS[name]:
       raise _checks.ArgumentError(
-          option, value, f'nothing with {name}, which has no such option'
+          option, value, f'no value with {name}, which has no such option'
       )
   error = _DEFAULT_ERROR if error is None else error
   _checks.one_of(toeplitz_algebra.ERRORS, error=error)

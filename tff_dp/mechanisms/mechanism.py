@@ -44,11 +44,11 @@ class Draw(Protocol):
 
 
 def round_of_draw(level, index):
-  """Returns the round in which a node is first drawn.
+  """Returns the round in which the noise of a node is first drawn.
 
-  Rounds are counted from 1 in each tree. Every mechanism numbers its nodes so
-  that this holds: node (level, index) is complete after (index + 1) 2^level
-  rounds, and the draw of the node protects the last of these rounds.
+  It is round (index + 1) 2^level of the tree, counted from 1. Every mechanism
+  numbers its nodes in this way. The node is complete after this round, and its
+  noise protects this round.
   """
   return (index + 1) * 2**level
 

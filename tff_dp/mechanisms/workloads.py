@@ -48,9 +48,9 @@ class Cooldown:
   def factors(self, num_rounds: int) -> np.ndarray:
     """Returns the factors of the learning rate, float64, shape [num_rounds].
 
-    With m = ceil(share n), the factor is 1 up to round n - m. In round n - m +
-    i, i = 1..m, it is 1 - (1 - final) i / m, which is `final` in the last
-    round.
+    Let m be `share` times the number of rounds, rounded up. Before the last m
+    rounds the factor is 1. Then it falls in m equal steps, to `final` in the
+    last round.
     """
     _checks.integer_at_least(1, num_rounds=num_rounds)
     # 0.1 * 30 is slightly above 3 in floats and must count as 3.
@@ -91,11 +91,12 @@ class Workload:
     return self.cooldown.factors(num_rounds)
 
   def step_coefficients(self, num_rounds: int) -> np.ndarray:
-    """Returns the first column of the momentum's matrix, shape [num_rounds].
+    """Returns the coefficients of one sum x_t in the later steps.
 
-    It is the share of x_t in the steps of rounds t, t + 1, ... Entry j is
-    gamma^j. With Nesterov, entry 0 is 1 + gamma, and every other entry j is
-    gamma^(j+1).
+    Entry j is the coefficient of x_t in the step of round t + j, before the
+    learning rate. It is gamma^j. With Nesterov, entry 0 is 1 + gamma, and every
+    other entry j is gamma^(j+1). The array is the first column of the matrix
+    from sums to steps. Shape [num_rounds].
     """
     _checks.integer_at_least(1, num_rounds=num_rounds)
     powers = float(self.momentum) ** np.arange(num_rounds + 1)

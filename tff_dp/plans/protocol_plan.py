@@ -145,10 +145,12 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
   ) -> best_bound.Certificate:
     """Returns epsilon with the bound and the assumptions behind it.
 
-    Upper bound, for draws from the assumed distributions. `epsilon` also counts
-    the tails that real draws lack. With the bound 'best', a run that stops uses
-    the bound that is best for all rounds. If that is a combination of bounds,
-    all bounds are tried again.
+    This epsilon is an upper bound for draws from the assumed distributions.
+    Real draws have no far tails, and `epsilon` counts this, too.
+
+    The bound 'best' is chosen for all rounds. A run that stops early keeps this
+    choice. If the choice is a combination of bounds, all bounds are tried again
+    for the rounds of the run.
 
     Args:
       delta: Target delta, in (0, 1).

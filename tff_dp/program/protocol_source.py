@@ -255,8 +255,8 @@ class ProtocolIterator(tff.program.FederatedDataSourceIterator):
       raise _checks.PrivacyRefusedError(
           f'the saved check-ins are of another source ({", ".join(changed)})',
           why='clients that have drawn their steps would draw again',
-          way_out='resume with the clients and the protocol that the run began'
-          ' with, or start a new run',
+          way_out='resume with the clients, the protocol and the options that'
+          ' the run began with, or start a new run',
       )
     # Coins that are new in every step do not depend on earlier steps.
     if not (self._draws_repeat or source.protocol.has_fresh_coins):

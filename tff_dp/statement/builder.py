@@ -148,7 +148,7 @@ def build(
     about: Occasion,
     own: Mapping[str, Any],
 ) -> statement.PrivacyStatement:
-  """Returns the statement of a plan, or of the run that followed it so far.
+  """Returns the statement of a plan, or of a run of the plan up to now.
 
   Args:
     plan: A `plans.base.Plan`.

@@ -67,4 +67,4 @@ class Declarations:
       if name == 'population':
         _checks.optional_integer_at_least(1, population=value)
       elif not isinstance(value, str) or not value.strip():
-        raise _checks.ArgumentError(name, value, "a sentence, or 'none'")
+        raise _checks.ArgumentError(name, value, "a text that is not blank, such as 'none'")

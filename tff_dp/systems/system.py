@@ -127,7 +127,9 @@ class System:
 
 
 class Noise(NamedTuple):
-  """The noise that `export --verify --run` compares with the plan.
+  """The noise that processes of a plan should have.
+
+  `export --verify --run` measures their noise and compares it with this.
 
   Attributes:
     server_clip_norm: Clip norm of the sum to which the server adds the noise of

@@ -285,7 +285,7 @@ class BadInputTest(parameterized.TestCase):
       (_SHUFFLE, '--delta=1', 'at most 0.1'),
       (_SHUFFLE, '--delta=1/n', 'invalid float'),
       (_SHUFFLE, '--noise-multiplier=1', 'not allowed with'),
-      (_SHUFFLE, '--categories=3', 'nothing with --randomizer=any'),
+      (_SHUFFLE, '--categories=3', 'no value with --randomizer=any'),
       (_SHUFFLE, '--bound=published_sci_approach_1', "one of 'best', 'none', 'rci'"),
       (_SHUFFLE, '--protocol=averaged', 'has no flag'),
       (_SHUFFLE, '--check-in-rate=0.1', 'has no flag'),

@@ -191,7 +191,7 @@ class FlagsTest(parameterized.TestCase):
     self.assertEqual(code, 2)
     self.assertEmpty(out)
     self.assertStartsWith(err, f'error: {flag.split("=")[0]}=')
-    self.assertIn(f'nothing with {mechanism}: it is for', err)
+    self.assertIn(f'no value with {mechanism}: it is for', err)
 
   @parameterized.parameters(
       ('banded', '--bands=6', 'at most min_index_gap, 5'),

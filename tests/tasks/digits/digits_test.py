@@ -94,7 +94,7 @@ class FlagsTest(parameterized.TestCase):
       (
           'native_device',
           ('train', 'digits', '--context=native', '--client-devices=CPU:0'),
-          '--client-devices=CPU:0 is not allowed: expected nothing with'
+          '--client-devices=CPU:0 is not allowed: expected no value with'
           ' --context=native: its workers choose their devices themselves. Leave'
           ' the flag out, or use --context=in_process',
           2,

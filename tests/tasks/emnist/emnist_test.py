@@ -54,7 +54,7 @@ class FlagsTest(parameterized.TestCase):
           '--noise-multiplier=1.0 is not allowed: expected nothing beside'
       )),
       ('unused', ('--system=isrl', '--mechanism=tree'), (
-          '--mechanism=tree is not allowed: expected nothing with isrl'
+          '--mechanism=tree is not allowed: expected no value with isrl'
       )),
       ('published', ('--published', '--system=isrl'), '--system=isrl is not'),
       ('gap', ('--min-index-gap=0',), '--min-index-gap=0 is not allowed'),

@@ -67,8 +67,8 @@ def profile(
 ) -> privacy_profiles.Profile:
   """Returns the privacy profile that Renyi divergences of some orders give.
 
-  Upper bound, obtained by solving `epsilon` for delta: the minimum over alpha
-  of exp((alpha - 1) (D + ln(1 - 1/alpha) - epsilon)) / alpha.
+  Upper bound, the inverse of the function `epsilon`. At a value e, delta is the
+  minimum over alpha of exp((alpha - 1) (D + ln(1 - 1/alpha) - e)) / alpha.
 
   Args:
     divergences: Divergence D of each order, the larger one of both directions

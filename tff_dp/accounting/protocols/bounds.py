@@ -213,10 +213,9 @@ def relation_for(
     other = f' next to {run_events.kinds(ours)}' if ours else ''
     raise _checks.PrivacyRefusedError(
         f'{run_events.kinds(strangers)} is not accounted for here{other}',
-        why='there are bounds for noised sums and for the events of protocols'
-        ' only',
-        way_out='pass a sampled event without its sampling, and account for any'
-        ' other event separately',
+        why='only noised sums and events of protocols have bounds here',
+        way_out='instead of a sampled event, pass the event inside of it, which'
+        ' gives an upper bound; account for any other event separately',
     )
   if asked is None:
     asked = 'replace_one' if ours else 'zero_out'

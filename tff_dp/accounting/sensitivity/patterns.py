@@ -352,7 +352,10 @@ def rules_of(
             'took part at another position of this tree',
         )
     ]
-  raise TypeError(f'{type(pattern).__name__} has no rules for a ledger.')
+  raise TypeError(
+      f'{type(pattern).__name__} is a pattern that no participation ledger'
+      ' supports.'
+  )
 
 
 def _kind_of(pattern_class: type[ParticipationPattern]) -> str:

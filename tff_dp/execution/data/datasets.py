@@ -147,11 +147,11 @@ class Table:
 
 
 def table_of(dataset: tf.data.Dataset) -> Table | None:
-  """Returns a dataset as a table, or None.
+  """Returns the rows of a dataset as a `Table`, or None.
 
-  The result is None unless the dataset is made of slices of tensors, with at
-  most one `batch` (see `_compat.slices_of_dataset`). A tensor of variants gives
-  None, too.
+  The dataset must be made of slices of tensors, with at most one `batch` (see
+  `_compat.slices_of_dataset`). Otherwise, or if a tensor holds variants, the
+  result is None.
   """
   found = _compat.slices_of_dataset(dataset)
   if found is None or any(c.dtype == tf.variant for c in found[0]):

@@ -233,7 +233,7 @@ def _as_float32(values: list[float]) -> tuple[float, ...]:
 
 @functools.cache
 def table() -> dict[Key, Parameters]:
-  """Returns the (weights, decays) that `search` found for common settings.
+  """Returns the (weights, decays) that `search` found, by common setting.
 
   The sensitivity S2 is always computed from the parameters in use. So a wrong
   entry costs utility, never privacy. `python tools/make_blt_table.py` makes the

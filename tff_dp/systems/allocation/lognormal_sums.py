@@ -539,17 +539,18 @@ class LargeTerm:
 def best_rate(
     sigma: float, t: int, top: float, threshold: float, *, above: bool
 ) -> float:
-  """Returns the r for which the mean of S, weighted by exp(r S), is about c.
+  """Returns the rate r for which the tilted mean of S is about c.
 
-  Heuristic: every r of the right sign gives a valid bound.
+  S is the sum of t terms X, see the module docstring. To tilt is to weight S by
+  exp(r S). Heuristic: every r of the right sign gives a valid bound.
 
   Args:
     sigma: Noise std.
-    t: Number of steps.
-    top: Largest X.
+    t: Number of terms.
+    top: Largest X on the grid.
     threshold: Threshold c.
-    above: Whether S > c is wanted, so r > 0 and c is at least t. Otherwise r <
-      0 and c is at most t.
+    above: True for the tail above c. Then r > 0, and c is at least t. False for
+      the tail below c. Then r < 0, and c is at most t.
   """
   z = np.linspace(-12.0, sigma * math.log(top) + 0.5 / sigma, _NUM_NODES)
   x = np.exp(z / sigma - 0.5 / sigma**2)

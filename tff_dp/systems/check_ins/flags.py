@@ -205,13 +205,13 @@ def _randomizer_of(arguments: argparse.Namespace):
         raise _checks.ArgumentError(
             other,
             getattr(arguments, other),
-            f'nothing with Gaussian noise: {why}',
+            f'no value with Gaussian noise: {why}',
         )
     if noise is not None and name != 'any':
       raise _checks.ArgumentError(
           'randomizer',
           name,
-          'nothing with --noise-multiplier, which means Gaussian noise',
+          'no value with --noise-multiplier, which means Gaussian noise',
       )
     return randomizers.Gaussian(1.0 if noise is None else noise, clip)
   if local_epsilon is None:
@@ -224,7 +224,7 @@ def _randomizer_of(arguments: argparse.Namespace):
     raise _checks.ArgumentError(
         'categories',
         arguments.categories,
-        f'nothing with --randomizer={name}',
+        f'no value with --randomizer={name}',
     )
   if name == 'any':
     return randomizers.Declared(local_epsilon, arguments.local_delta or 0.0)

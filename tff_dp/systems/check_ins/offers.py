@@ -75,8 +75,8 @@ def sliding_window(setting: offers.Setting) -> offers.Offer:
   window = setting.population - updates + 1
   if window < 1:
     raise offers.DoesNotFitError(
-        f'needs another client for each of {updates} reports, and there are'
-        f' {setting.population} clients'
+        f'needs a different client for each of the {updates} reports, but there'
+        f' are only {setting.population} clients'
     )
   window = min(window, _LONGEST_WINDOW)
   steps = updates + window - 1

@@ -205,9 +205,10 @@ def expected_dummies_sliding_window(
 ) -> float:
   """Returns the expected number of steps with an update and no check-in.
 
-  Exact. Client j wakes at step j. Client n + 1 wakes at step 1 again, and so
-  on. Each client draws one of the m steps that begin with its own. The
-  n - m + 1 steps from m on update the model. Nobody checks in at a step with
+  Exact. There are n steps, and the window is m. Client j wakes at step j.
+  Client n + 1 wakes at step 1 again, and so on. Each client draws one of m
+  steps: the one at which it wakes, or one of the m - 1 after it. The model is
+  updated at the n - m + 1 steps from m on. Nobody checks in at a step with
   probability (1 - 1/m)^k, where k is the number of clients that may draw the
   step. With n clients, k is m (arXiv:2007.06605, proposition 4.4). This is not
   a statement about privacy.

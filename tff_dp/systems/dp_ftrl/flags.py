@@ -285,7 +285,7 @@ def check_options(
       raise _checks.ArgumentError(
           option,
           value,
-          f'nothing with {" and ".join(names)}: it is for mechanism'
+          f'no value with {" and ".join(names)}: it is for mechanism'
           f' {", ".join(users)}',
       )
   if arguments.buffers is not None:

@@ -73,8 +73,9 @@ class ClientComputations(NamedTuple):
       ask for it.
     instance: Computation of (sequence of one instance) that returns the
       instance, float32 of shape [p].
-    move: Computation of (instance, data) that returns (instance after the step,
-      float64 of shape [p], `Sums`), without noise.
+    move: Computation of (instance, data) that takes the client's step, without
+      noise. It returns a pair. The first entry is the moved instance, float64
+      of shape [p]. The second entry is the `Sums` of the client.
     report: Computation of (moved instance, key, round) that returns the report.
   """
 

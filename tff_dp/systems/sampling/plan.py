@@ -160,9 +160,10 @@ class SamplingPlan(coarse_plan.CoarsePlan):
       num_rounds: Optional[int] = None,
       neighboring_relation: Optional[run_events.NeighboringRelation] = None,
   ) -> float:
-    """Returns epsilon if somebody else chose the cohorts, or knows them.
+    """Returns epsilon without amplification: the cohorts are not secret.
 
-    A client may then be in every round. Exact if the run does not stop. If it
+    The adversary has chosen the cohorts, or knows them. So a client may be in
+    every round. Exact if the run does not stop. If it
     stops, epsilon is exact for `rounds_accounted(num_rounds)` rounds, which may
     be a few more.
 

@@ -379,6 +379,6 @@ def _check_size(num_values: float, name: str, value) -> None:
     raise _checks.ArgumentError(
         name,
         value,
-        f'noise with at most {_MOST_VALUES} probable values: choose a coarser'
+        f'noise whose table has at most {_MOST_VALUES} values: choose a coarser'
         ' grid',
     )

@@ -243,7 +243,8 @@ def poisson_profile(
   have a larger H_E (docs/proofs_silos.md, proposition 1).
 
   Args:
-    noise_multiplier: Noise std s on the sum over a batch, over the clip norm.
+    noise_multiplier: Std s of the noise on the sum of a batch, divided by the
+      clip norm.
     rate: Sampling probability q, in (0, 1].
   """
   _checks.positive(noise_multiplier=noise_multiplier)
@@ -293,7 +294,8 @@ def convex_profile(
   in which some rounds have one direction and some have the other.
 
   Args:
-    noise_multiplier: Noise std s on the sum over a batch, over the clip norm.
+    noise_multiplier: Std s of the noise on the sum of a batch, divided by the
+      clip norm.
     rate: Sampling probability q, in (0, 1].
   """
   _checks.positive(noise_multiplier=noise_multiplier)
