@@ -317,17 +317,6 @@ class Keras3RunTest(absltest.TestCase):
         self.assertBetween(np.mean(mask != other), 0.25, 0.75)
 
   @pytest.mark.slow
-  def test_clients_of_an_int8_body_come_without_errors_of_tensorflow(self):
-    model = _keras_model(dropout_seed=5)
-    model.get_layer('body').quantize('int8')
-    process = _process(_functional(model))
-    clients = [
-        _Clients().create_tf_dataset_for_client(_Clients.client_ids[0])
-    ] * 512
-    with self.assertNoLogs('tensorflow'):
-      process.next(process.initialize(), clients)
-
-  @pytest.mark.slow
   def test_a_run_that_sigkill_ends_resumes_with_the_same_bytes(self):
     root = self.parent / 'sigkill'
     code = (

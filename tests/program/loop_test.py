@@ -305,7 +305,7 @@ class SystemsTest(_LoopTestCase):
       ),
   )
   # One of each way to choose a cohort.
-  @pytest.mark.slow(but=['shuffled', 'silos', 'draw_and_discard'])
+  @pytest.mark.slow(but=['shuffled', 'cyclic', 'silos', 'draw_and_discard'])
   def test_system(self, build, is_chosen):
     process, clients = build()
     loop = self._loop(process, clients)

@@ -163,7 +163,7 @@ class ResumeTest(_ResumeTestCase):
     self._check(name)
 
 
-# Each of them resumes in a test of its own as well, killed by an exception.
+# Each of them resumes in the tests of its system, too.
 @pytest.mark.slow
 class OtherSystemsTest(_ResumeTestCase):
 
