@@ -25,9 +25,7 @@ command goes on where it was stopped.
 import argparse
 import dataclasses
 import functools
-import json
 import math
-import os
 import pathlib
 import sys
 import warnings
@@ -44,7 +42,6 @@ from tff_dp import _waiting
 from tff_dp import dp_ftrl
 from tff_dp import mechanisms
 from tff_dp import participation
-from tff_dp.cli import errors
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.systems.dp_ftrl import plan as plan_lib
 
@@ -63,13 +60,12 @@ _RANK = 4
 _BODY_SEED = 1
 # The row of the public network as it is.
 _NOTHING = 'nothing'
-_BODY = 'body.npz'
 _PRETRAINING = 'the 1,797 digits of scikit-learn, public: UCI, CC BY 4.0'
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
-  """The settings of a sweep. The fields are the flags of `add_arguments`."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(sweep.Settings):
+  """The settings of a sweep, see `sweep.Settings`."""
 
   output_dir: str = 'runs/public_body'
   epsilons: tuple[float, ...] = (2.0, 4.0, 8.0)
@@ -80,15 +76,21 @@ class Settings:
   total_rounds: int = 40
   clients_per_round: int = 100
   min_index_gap: int = 20
-  jobs: int = max(1, os.cpu_count() or 1)
 
   def __post_init__(self):
-    for name in ('seeds', 'jobs', 'body_epochs', 'total_rounds'):
-      _checks.integer_at_least(1, **{name: getattr(self, name)})
-    for epsilon in self.epsilons:
-      _checks.positive(epsilons=epsilon)
-    for rate in self.server_learning_rates:
-      _checks.positive(server_learning_rates=rate)
+    super().__post_init__()
+    _checks.integer_at_least(1, body_epochs=self.body_epochs)
+
+  @property
+  def body(self) -> pathlib.Path:
+    """Path of the public network's weights."""
+    folder = pathlib.Path(self.output_dir)
+    return folder / f'epochs_{self.body_epochs}' / 'body.npz'
+
+  def _of_run(self, **fields) -> 'RunSettings':
+    return RunSettings(
+        **fields, body_epochs=self.body_epochs, body=str(self.body)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,25 +124,14 @@ class RunSettings:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the sweep's flags, with the defaults of `Settings`."""
-  add = flags.adder(parser, Settings())
-  add('output_dir', 'folder of all runs; the same command resumes in it')
-  add('epsilons', 'privacy budgets of one client over a whole run')
-  add('rows', 'what is trained', choices=ROWS)
-  add('seeds', 'runs of each row at each epsilon')
-  add(
-      'server_learning_rates',
-      'step sizes to choose from, for each row and epsilon on its own',
+  """Adds the sweep's flags."""
+  sweep.add_arguments(
+      parser,
+      Settings(),
+      rows='what is trained',
+      choices=ROWS,
+      body_epochs='passes of the public network over the public digits',
   )
-  add('body_epochs', 'passes of the public network over the public digits')
-  add('total_rounds', 'rounds of each run')
-  add('clients_per_round', 'clients of one round')
-  add(
-      'min_index_gap',
-      'the number of rounds from one participation of a client to its next, at'
-      ' least',
-  )
-  add('jobs', 'runs at the same time, each in a process of its own')
 
 
 def main(
@@ -155,64 +146,45 @@ def main(
             ' sweep public_body'
         ),
     )
-  settings = dataclasses.replace(
-      settings,
-      epsilons=tuple(settings.epsilons),
-      rows=tuple(settings.rows),
-      server_learning_rates=tuple(settings.server_learning_rates),
-  )
-  with errors.named_as_flags({}):
-    # Plans first: a wrong flag is reported before anything is trained.
-    plans = {each: build_plan(settings, each) for each in settings.epsilons}
+  # Plans first: a wrong flag is reported before anything is trained.
+  plans = {each: build_plan(settings, each) for each in settings.epsilons}
   public_accuracy = _public_network(settings, progress=progress)
-  pairs = [(row, each) for row in settings.rows for each in settings.epsilons]
   cells = sweep.run(
       settings,
-      pairs,
-      settings_of=functools.partial(_settings_of, settings),
       make=functools.partial(_run_one, where=where),
       is_quiet=progress == 'quiet',
   )
-  counts = {
-      cell.row: sweep.result_before(
-          _settings_of(
-              settings,
-              cell.row,
-              cell.epsilon,
-              seed=0,
-              rate=cell.server_learning_rate,
-          )
-      )['num_trained']
-      for cell in cells
-  }
+  counts = {}
+  for cell in cells:
+    run_settings = settings.run_settings(
+        cell.row, cell.epsilon, seed=0, rate=cell.server_learning_rate
+    )
+    counts[cell.row] = sweep.result_before(run_settings)['num_trained']
   noise = {epsilon: plan.noise_multiplier for epsilon, plan in plans.items()}
-  text = table(
-      cells,
-      counts,
-      noise,
-      clients_per_round=settings.clients_per_round,
-      public_accuracy=public_accuracy,
-  )
-  folder = pathlib.Path(settings.output_dir)
-  (folder / 'public_body.md').write_text(text + '\n')
-  content = {
-      'public_accuracy': public_accuracy,
-      'num_trained': counts,
-      'noise_multipliers': {f'{key:g}': value for key, value in noise.items()},
-      'cells': [dataclasses.asdict(cell) for cell in cells],
-  }
-  (folder / 'public_body.json').write_text(json.dumps(content, indent=2) + '\n')
-  plot([cell.point for cell in cells], folder / 'public_body.png')
-  print(text)
   multipliers = ', '.join(f'{n:.3f} at {e:g}' for e, n in noise.items())
-  print(
-      '\nAccuracy on 500 held-out digits, mean and standard deviation of'
+  sweep.report(
+      pathlib.Path(settings.output_dir, 'public_body.png'),
+      cells,
+      text=table(
+          cells,
+          counts,
+          noise,
+          clients_per_round=settings.clients_per_round,
+          public_accuracy=public_accuracy,
+      ),
+      content={
+          'public_accuracy': public_accuracy,
+          'num_trained': counts,
+          'noise_multipliers': {f'{e:g}': n for e, n in noise.items()},
+          'cells': [dataclasses.asdict(cell) for cell in cells],
+      },
+      draw=plot,
+      note='Accuracy on 500 held-out digits, mean and standard deviation of'
       f' {flags.counted(settings.seeds, "seed")}.\nEpsilon is for both digits'
       f' of one client replaced by zeros (zero-out), delta {_DELTA:g}, without'
       f' amplification.\nNoise multipliers by epsilon: {multipliers}. Noise:'
-      ' norm of the first round\'s noise on the mean, in clip norms.'
+      ' norm of the first round\'s noise on the mean, in clip norms.',
   )
-  print(folder / 'public_body.png')
   return 0
 
 
@@ -359,7 +331,7 @@ def train_public_network(epochs: int):
 
 def _public_network(settings: Settings, *, progress: str) -> float:
   """Trains the public network if it is not there. Returns its accuracy."""
-  path = _body_path(settings)
+  path = settings.body
   if not path.exists():
     if progress != 'quiet':
       print('training the public network', file=sys.stderr)
@@ -388,30 +360,6 @@ def _accuracy(model, digits: digits_data.Digits) -> float:
   x, y = digits.arrays().values()
   guesses = np.argmax(model.predict(x, verbose=0), axis=1)
   return float(np.mean(guesses == y))
-
-
-def _body_path(settings: Settings) -> pathlib.Path:
-  folder = pathlib.Path(settings.output_dir)
-  return folder / f'epochs_{settings.body_epochs}' / _BODY
-
-
-def _settings_of(
-    settings: Settings, row: str, epsilon: float, *, seed: int, rate: float
-) -> RunSettings:
-  """Returns the settings of one run, with a folder of its own."""
-  folder = [f'epsilon_{epsilon:g}', f'rate_{rate:g}', f'seed_{seed}']
-  return RunSettings(
-      output_dir=str(pathlib.Path(settings.output_dir).joinpath(*folder)),
-      rows=(row,),
-      epsilon=epsilon,
-      seed=seed,
-      server_learning_rate=rate,
-      total_rounds=settings.total_rounds,
-      clients_per_round=settings.clients_per_round,
-      min_index_gap=settings.min_index_gap,
-      body_epochs=settings.body_epochs,
-      body=str(_body_path(settings)),
-  )
 
 
 def _run_one(settings: RunSettings, where: engine.EngineSettings) -> float:

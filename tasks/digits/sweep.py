@@ -51,7 +51,7 @@ _RUNS_PER_PROCESS = 10
 _ROWS = ('non_private', 'independent', 'tree', 'honaker', 'banded', 'blt')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
   """The settings of a sweep. The fields are the flags of `add_arguments`."""
 
@@ -66,12 +66,43 @@ class Settings:
   jobs: int = max(1, os.cpu_count() or 1)
 
   def __post_init__(self):
-    _checks.integer_at_least(1, seeds=self.seeds)
-    _checks.integer_at_least(1, jobs=self.jobs)
+    for name in ('seeds', 'jobs', 'total_rounds'):
+      _checks.integer_at_least(1, **{name: getattr(self, name)})
     for epsilon in self.epsilons:
       _checks.positive(epsilons=epsilon)
     for rate in self.server_learning_rates:
       _checks.positive(server_learning_rates=rate)
+
+  def cells(self) -> list[tuple[str, float]]:
+    """Returns pairs (row, epsilon), only one of them without privacy."""
+    return [
+        (row, epsilon)
+        for row in self.rows
+        for epsilon in (
+            (math.inf,) if row == digits.NON_PRIVATE else self.epsilons
+        )
+    ]
+
+  def run_settings(
+      self, row: str, epsilon: float, *, seed: int, rate: float
+  ) -> Any:
+    """Returns the settings of one run, with a folder of its own."""
+    folder = [f'epsilon_{epsilon:g}', f'rate_{rate:g}', f'seed_{seed}']
+    fields = {'epsilon': epsilon} if math.isfinite(epsilon) else {}
+    return self._of_run(
+        **fields,
+        output_dir=str(pathlib.Path(self.output_dir, *folder)),
+        rows=(row,),
+        seed=seed,
+        server_learning_rate=rate,
+        total_rounds=self.total_rounds,
+        clients_per_round=self.clients_per_round,
+        min_index_gap=self.min_index_gap,
+    )
+
+  def _of_run(self, **fields) -> Any:
+    """Returns the settings of a run: these fields and what a task adds."""
+    return digits.Settings(**fields, rounds_per_eval=self.total_rounds)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,17 +154,34 @@ class Point(NamedTuple):
   deviation: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the sweep's flags, with the defaults of `Settings`."""
-  add = flags.adder(parser, Settings())
+def add_arguments(
+    parser: argparse.ArgumentParser,
+    default: Settings = Settings(),
+    *,
+    rows: str = 'which noise',
+    choices: Sequence[str] = digits.NOISES,
+    **more: str,
+) -> None:
+  """Adds the sweep's flags.
+
+  Args:
+    parser: Parser that gets the flags.
+    default: Settings with all defaults.
+    rows: Help of the rows.
+    choices: Names of the rows.
+    **more: Help of the fields that `Settings` here lacks.
+  """
+  add = flags.adder(parser, default)
   add('output_dir', 'folder of all runs; the same command resumes in it')
   add('epsilons', 'privacy budgets of one client over a whole run')
-  add('rows', 'which noise', choices=digits.NOISES)
+  add('rows', rows, choices=choices)
   add('seeds', 'runs of each row at each epsilon')
   add(
       'server_learning_rates',
       'step sizes to choose from, for each row and epsilon on its own',
   )
+  for name, what in more.items():
+    add(name, what)
   add('total_rounds', 'rounds of each run')
   add('clients_per_round', 'clients of one round')
   add(
@@ -146,64 +194,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(settings: Settings, *, where: engine.EngineSettings, progress: str):
   """Makes all runs, prints the table and returns the exit code."""
-  settings = dataclasses.replace(
-      settings,
-      epsilons=tuple(settings.epsilons),
-      rows=tuple(settings.rows),
-      server_learning_rates=tuple(settings.server_learning_rates),
-  )
-  for row, epsilon in _cells(settings):
+  for row, epsilon in settings.cells():
     # Plans first: a wrong flag is reported before anything is trained.
-    digits.build_plans(_settings_of(settings, row, epsilon, seed=0, rate=1.0))
+    digits.build_plans(settings.run_settings(row, epsilon, seed=0, rate=1.0))
   cells = run(
       settings,
-      _cells(settings),
-      settings_of=functools.partial(_settings_of, settings),
       make=functools.partial(_run_one, where=where),
       is_quiet=progress == 'quiet',
   )
-  output_dir = pathlib.Path(settings.output_dir)
-  text = table(cells)
-  (output_dir / 'sweep.md').write_text(text + '\n')
-  (output_dir / 'sweep.json').write_text(
-      json.dumps({'cells': [_to_json(cell) for cell in cells]}, indent=2) + '\n'
+  report(
+      pathlib.Path(settings.output_dir, 'sweep.png'),
+      cells,
+      text=table(cells),
+      content={'cells': [_to_json(cell) for cell in cells]},
+      draw=plot,
+      note='Held-out accuracy, mean and standard deviation of'
+      f' {flags.counted(settings.seeds, "seed")}. Epsilon is for all\ndigits of'
+      ' one client replaced by zeros (zero-out), delta'
+      f' {digits.Settings().delta:g},'
+      f' {comparison.amplification(settings.rows)}.',
   )
-  plot([cell.point for cell in cells], output_dir / 'sweep.png')
-  print(text)
-  print(
-      '\nHeld-out accuracy, mean and standard deviation of'
-      f' {flags.counted(settings.seeds, "seed")}. Epsilon is for all\ndigits of one client replaced by zeros'
-      f' (zero-out), delta {digits.Settings().delta:g},'
-      f' {comparison.amplification(settings.rows)}.'
-  )
-  print(output_dir / 'sweep.png')
   return 0
 
 
 def run(
-    settings: Any,
-    cells: Sequence[tuple[str, float]],
+    settings: Settings,
     *,
-    settings_of: Callable[..., Any],
     make: Callable[[Any], float],
     is_quiet: bool,
 ) -> list[Cell]:
-  """Returns the results of pairs (row, epsilon), in this order.
+  """Returns the results of `settings.cells()`, in this order.
 
   Args:
-    settings: Settings of the sweep: `seeds`, `server_learning_rates`, `jobs`.
-    cells: Pairs (row, epsilon).
-    settings_of: Function (row, epsilon, *, seed, rate) that returns the
-      settings of a run. If there are several rates, each one is tried with
-      `TUNING_SEED`.
+    settings: Settings of the sweep. If there are several step sizes, each one
+      is tried with `TUNING_SEED`.
     make: Function that makes a run, calls `write_result`, and returns its
       accuracy. It can be pickled.
     is_quiet: Whether to show no progress.
   """
+  cells = settings.cells()
   rates = settings.server_learning_rates
   tuning = [
-      settings_of(row, epsilon, seed=TUNING_SEED, rate=rate)
-      for row, epsilon in cells
+      settings.run_settings(*cell, seed=TUNING_SEED, rate=rate)
+      for cell in cells
       for rate in rates
       if len(rates) > 1
   ]
@@ -217,7 +250,7 @@ def run(
     chosen[cell] = rates[best]
   final = _run_all(
       [
-          settings_of(*cell, seed=seed, rate=chosen[cell])
+          settings.run_settings(*cell, seed=seed, rate=chosen[cell])
           for cell in cells
           for seed in range(settings.seeds)
       ],
@@ -236,6 +269,31 @@ def run(
       )
       for index, (row, epsilon) in enumerate(cells)
   ]
+
+
+def report(
+    path: pathlib.Path,
+    cells: Sequence[Cell],
+    *,
+    text: str,
+    content: dict[str, Any],
+    draw: Callable[[list[Point], pathlib.Path], None],
+    note: str,
+) -> None:
+  """Writes the plot, the table and the JSON of a sweep. Prints the table.
+
+  Args:
+    path: Path of the plot. The others have its name, with `.md` and `.json`.
+    cells: Results, for the plot.
+    text: The table.
+    content: Content of the JSON.
+    draw: Function that draws the plot.
+    note: What to print below the table.
+  """
+  path.with_suffix('.md').write_text(text + '\n')
+  path.with_suffix('.json').write_text(json.dumps(content, indent=2) + '\n')
+  draw([cell.point for cell in cells], path)
+  print(f'{text}\n\n{note}\n{path}')
 
 
 _NO_PRIVACY = 'none (no privacy)'
@@ -320,37 +378,6 @@ def plot(
   )
   axes.legend(loc=legend)
   plots.save(figure, path)
-
-
-def _cells(settings: Settings) -> list[tuple[str, float]]:
-  """Returns pairs (row, epsilon), only one of them without privacy."""
-  return [
-      (row, epsilon)
-      for row in settings.rows
-      for epsilon in (
-          (math.inf,) if row == digits.NON_PRIVATE else settings.epsilons
-      )
-  ]
-
-
-def _settings_of(
-    settings: Settings, row: str, epsilon: float, *, seed: int, rate: float
-) -> digits.Settings:
-  """Returns the settings of one run, with a folder of its own."""
-  folder = [f'epsilon_{epsilon:g}', f'rate_{rate:g}', f'seed_{seed}']
-  run_settings = digits.Settings(
-      output_dir=str(pathlib.Path(settings.output_dir).joinpath(*folder)),
-      rows=(row,),
-      server_learning_rate=rate,
-      total_rounds=settings.total_rounds,
-      clients_per_round=settings.clients_per_round,
-      min_index_gap=settings.min_index_gap,
-      rounds_per_eval=settings.total_rounds,
-      seed=seed,
-  )
-  if math.isfinite(epsilon):
-    run_settings = dataclasses.replace(run_settings, epsilon=epsilon)
-  return run_settings
 
 
 def _run_all(runs, jobs, make, reporter) -> list[float]:
