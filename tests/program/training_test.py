@@ -849,7 +849,7 @@ class RefusalTest(parameterized.TestCase):
     (saved / 'round_10').unlink()
     (saved / 'round_9').rename(saved / 'round_10')
     with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'round_index 9, expected 10'
+        _checks.PrivacyRefusedError, 'round_index is 9, expected 10'
     ):
       _train(self.root)
 

@@ -72,7 +72,7 @@ class ArgumentsTest(parameterized.TestCase):
       (dict(strategy='same'), {}, 'not stationary'),
       (dict(num_instances=2), {}, 'below 3'),
       (dict(step=_step(mechanism=None)), {}, 'goes to zero'),
-      ({}, {'num_params': 33}, "not for {'num_params': 33}"),
+      ({}, {'num_params': 33}, "this one has {'num_params': 33}"),
       (dict(clients_per_round=5), {'concurrency': 1}, "'concurrency': 1"),
   )
   def test_spam_filter_needs_a_spread_that_means_something(

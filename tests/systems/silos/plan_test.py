@@ -144,7 +144,7 @@ class PlanTest(parameterized.TestCase):
               'north': _plan().terms['north'],
               'south': _plan(num_rounds=7).terms['south'],
           }),
-          'the same rounds',
+          'rounds of each phase',
       ),
       (
           'other_records',
