@@ -19,6 +19,7 @@ from unittest import mock
 
 from absl.testing import absltest
 import dp_accounting
+import pytest
 import tensorflow_federated as tff
 
 from tests.attacks import bundles
@@ -45,6 +46,8 @@ from tff_dp.program import cohorts
 from tff_dp.program import run
 from tff_dp.statement import builder
 from tff_dp.systems import system
+
+pytestmark = pytest.mark.once
 
 _RELATION = run_events.NeighboringRelation.ZERO_OUT
 _SENTENCES = """

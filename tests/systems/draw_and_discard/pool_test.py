@@ -21,6 +21,8 @@ from tff_dp.systems.draw_and_discard import pool as pool_lib
 from tff_dp.systems.draw_and_discard import spam_filters
 from tff_dp.systems.draw_and_discard import strategies
 
+pytestmark = pytest.mark.once
+
 _FALSE_ALARM = 1e-6
 
 

@@ -12,6 +12,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 from scipy import stats
 
 from tasks.silos import silo_algorithms
@@ -25,6 +26,8 @@ from tff_dp import execution
 from tff_dp.systems.silos import process as process_lib
 from tff_dp.systems.silos import silo_calibration
 from tff_dp.systems.silos import silo_sampling
+
+pytestmark = pytest.mark.once
 
 _SIZES = silo_algorithms.Sizes(
     rounds=4, one_pass_rounds=5, local_steps=20, l2_norm_clip=1.0
