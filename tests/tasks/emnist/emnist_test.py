@@ -58,7 +58,7 @@ class FlagsTest(parameterized.TestCase):
       )),
       ('published', ('--published', '--system=isrl'), '--system=isrl is not'),
       ('gap', ('--min-index-gap=0',), '--min-index-gap=0 is not allowed'),
-      ('bands', ('--bands=3',), '--bands=3 is not allowed: expected nothing'),
+      ('bands', ('--bands=3',), '--bands=3 is not allowed: expected no value'),
       ('epsilon', ('--system=isrl', '--epsilon=-1'), '--epsilon=-1.0 is not'),
       ('writers', ('--stand-in', '--writers=0'), '--writers=0 is not allowed'),
   )
