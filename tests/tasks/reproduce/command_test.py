@@ -480,7 +480,9 @@ class SmallTrainingTest(absltest.TestCase):
     found = small(
         _run(folder, scale=2 / 6800, data=mnist_training.mnist_data.PACKAGED)
     )
-    self.assertEqual(found.verdict, rows.FAILS)
+    # Two updates cannot contradict the paper.
+    self.assertEqual(found.verdict, rows.NO_NUMBER)
+    self.assertIn('0.000294118 of the updates', found.why)
     self.assertFalse(found.is_setting_of_paper)
     self.assertEqual(found.population_share, 0.001)
     self.assertEqual(found.lines[0].what, 'ldp_sgd: held-out accuracy')
