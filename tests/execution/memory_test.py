@@ -3,14 +3,12 @@
 """Memory stays flat, and nothing is traced anew, over 200 unlike rounds."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 from absl.testing import absltest
 import numpy as np
 
-_ROOT = pathlib.Path(__file__).parents[2]
+from tests.execution import child_process
+
 _NUM_ROUNDS = 200
 _NUM_WARM_UP = 50
 # Models a round. The heap goes on to settle for some 700 rounds, by up to 0.15
@@ -23,18 +21,8 @@ _measured = None
 def setUpModule():
   global _measured
   # A process of its own, so that no other test is measured.
-  child = subprocess.run(
-      [sys.executable, '-m', 'tests.execution.memory_run'],
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-      cwd=_ROOT,
-      check=False,
-      timeout=600,
-  )
-  if child.returncode:
-    raise RuntimeError(child.stderr)
-  _measured = json.loads(child.stdout.splitlines()[-1])
+  printed = child_process.lines_of('tests.execution.memory_run')
+  _measured = json.loads(printed[-1])
 
 
 class MemoryTest(absltest.TestCase):

@@ -7,15 +7,13 @@ process measures, once, and the tests read what it printed.
 """
 
 import json
-import pathlib
-import subprocess
-import sys
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 
-_ROOT = pathlib.Path(__file__).parents[2]
+from tests.execution import child_process
+
 _CLIENT_DEVICES = ('CPU:1', 'CPU:2', 'CPU:0')
 _SERVER_DEVICE = 'CPU:3'
 _NUM_CLIENTS = 8
@@ -25,18 +23,8 @@ _measured = None
 
 def setUpModule():
   global _measured
-  child = subprocess.run(
-      [sys.executable, '-m', 'tests.execution.placement_run'],
-      stdout=subprocess.PIPE,
-      stderr=subprocess.PIPE,
-      text=True,
-      cwd=_ROOT,
-      check=False,
-      timeout=600,
-  )
-  if child.returncode:
-    raise RuntimeError(child.stderr)
-  _measured = json.loads(child.stdout.splitlines()[-1])
+  printed = child_process.lines_of('tests.execution.placement_run')
+  _measured = json.loads(printed[-1])
 
 
 class PlacementTest(parameterized.TestCase):

@@ -3,30 +3,18 @@
 """Training gives the same bits with the same numbers of workers and threads."""
 
 import os
-import pathlib
-import subprocess
-import sys
 
 from absl.testing import absltest
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.execution import child_process
 
 
 class SameBitsTest(absltest.TestCase):
 
   def test_cores_make_no_difference(self):
-    child = subprocess.run(
-        [sys.executable, '-m', 'tests.execution.same_bits_run', '0', '1'],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=_ROOT,
-        check=False,
-        timeout=600,
-    )
-    self.assertEqual(child.returncode, 0, child.stderr)
+    printed = child_process.lines_of('tests.execution.same_bits_run', '0', '1')
     numbers, digests = [], set()
-    for line in child.stdout.splitlines():
+    for line in printed:
       number, *found = line.split()
       numbers.append(int(number))
       self.assertLen(found, 2)

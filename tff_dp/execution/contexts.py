@@ -141,7 +141,8 @@ class NativeContext(tff.framework.SyncContext):
   Attributes:
     not_covered: Part of this context that the guarantee does not cover, as a
       phrase for the privacy statement.
-    returns_arrays: As in the in-process context.
+    returns_arrays: Whether a call of a computation returns its result at once,
+      as arrays in Python's containers.
   """
 
   returns_arrays = True
