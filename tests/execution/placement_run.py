@@ -22,6 +22,7 @@ _MARKED = (
     'iterator_loop',
     'reduce_loop',
     'mapped',
+    'before_a_dataset',
     'accumulate',
     'merge',
     'report',
@@ -144,6 +145,29 @@ def _devices_of_reductions() -> list[str]:
   return found
 
 
+def _build_computation_that_returns_datasets() -> tff.Computation:
+  @tff.tensorflow.computation(np.int32)
+  def count(client):
+    with tf.control_dependencies([_leave_mark('before_a_dataset', client)]):
+      number = tf.cast(client, tf.int64)
+    return tf.data.Dataset.range(number).map(lambda n: n + number)
+
+  @tff.federated_computation(at_clients(np.int32))
+  def computation(clients):
+    return tff.federated_map(count, clients)
+
+  return computation
+
+
+def _devices_of_returned_datasets() -> list[str]:
+  """Returns where TensorFlow would iterate over the datasets of clients."""
+  found = _build_computation_that_returns_datasets()(list(range(NUM_CLIENTS)))
+  for client, numbers in enumerate(found):
+    assert [int(n) for n in numbers] == list(range(client, 2 * client))
+  variants = [tf.data.experimental.to_variant(numbers) for numbers in found]
+  return [variant.device.partition('device:')[2] for variant in variants]
+
+
 def _train(process, **settings) -> list[float]:
   """Returns all of the model after two rounds."""
   with execution.create_sync_in_process_context(**settings):
@@ -167,6 +191,7 @@ def main() -> None:
   with context:
     result = computation([[1, 2]] * NUM_CLIENTS, list(range(NUM_CLIENTS)))
     devices_of_reductions = _devices_of_reductions()
+    devices_of_returned_datasets = _devices_of_returned_datasets()
   process = tff.learning.algorithms.build_unweighted_fed_avg(
       small_model.build(),
       client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, 0.5),
@@ -179,6 +204,7 @@ def main() -> None:
               server_device=context.server_device,
               result=int(result),
               devices_of_reductions=devices_of_reductions,
+              devices_of_returned_datasets=devices_of_returned_datasets,
               marks={where: _take_marks(where) for where in _MARKED},
               model_on_one=_train(process, client_tf_devices=['CPU:0']),
               model_on_three=_train(process, **devices),

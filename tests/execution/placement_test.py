@@ -77,6 +77,16 @@ class PlacementTest(parameterized.TestCase):
     self.assertGreaterEqual(len(found), 2)
     self.assertEqual(set(found), {'/device:CPU:0'})
 
+  def test_returned_datasets_are_on_the_first_cpu_and_their_work_is_not(self):
+    # An iterator is where its dataset is, and starts its functions there.
+    self.assertEqual(
+        _measured['devices_of_returned_datasets'], ['CPU:0'] * _NUM_CLIENTS
+    )
+    self.assertEqual(
+        _measured['marks']['before_a_dataset'],
+        {device: self._clients_on(device) for device in _CLIENT_DEVICES},
+    )
+
   def test_updates_are_accumulated_where_they_arise(self):
     self.assertEqual(
         _measured['marks']['accumulate'], _measured['marks']['client']

@@ -238,12 +238,24 @@ class TracedFunction:
       self.results = [values.skeleton_of(result) for result in results]
       return values.flatten(Struct([(None, result) for result in results]))
 
+    def flat_body_on_device(*tensors):
+      with tf.device(device):
+        return on_default(*tensors)
+
     with tf.device(None):
       self._function = tf.compat.v1.wrap_function(flat_body, specs)
+      if any(t.dtype == tf.variant for t in self._function.outputs):
+        # A result is where its function is, and an iterator where its dataset
+        # is. A GPU would start the functions of the dataset with elements that
+        # are in the CPU's memory.
+        on_default, device_of_call = self._function, datasets.DATASET_DEVICE
+        self._function = tf.compat.v1.wrap_function(flat_body_on_device, specs)
+      else:
+        device_of_call = device
     self._name = self._function.name.decode()
     self._num_outputs = len(self._function.outputs)
     self._variables = interpreting.variables
-    self._device = device
+    self._device, self._device_of_call = device, device_of_call
     # Only one run at a time may use the variables.
     self._turn = threading.Lock() if self._variables else _NO_LOCK
     self.seeded_operations = interpreting.seeded_operations
@@ -259,7 +271,7 @@ class TracedFunction:
     context = _eager_context.context()
     attributes = context.function_call_options.as_attrs()
     attributes['config_proto'] = _without_reordering(attributes['config_proto'])
-    with self._turn, tf.device(self._device):
+    with self._turn, tf.device(self._device_of_call):
       return _execute.execute_with_cancellation(
           self._name,
           num_outputs=self._num_outputs,
