@@ -142,6 +142,10 @@ class ToldTest(_Case):
     self.assertStartsWith(
         statement.points['mechanism']['population'], '500 clients, not stated'
     )
+    # The default for `train` would claim that nobody sees clients' metrics.
+    said = statement.points['release']['not_covered']
+    self.assertIn('which the loop hands to its caller', said)
+    self.assertNotIn('tff_dp.program.train', said)
 
   def test_the_process_was_checked_for_this_loop(self):
     said = self.loop().statement().points['implementation']['process']

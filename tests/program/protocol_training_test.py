@@ -135,6 +135,16 @@ class TrainTest(parameterized.TestCase):
     self.enterContext(mock.patch.object(documents, 'write'))
 
   @parameterized.parameters(*_PLANS)
+  def test_weak_delta_is_said(self, name):
+    # The run knows how many clients it was given, although no coin needs that.
+    statement = _train(self.root, _PLANS[name], delta=0.09).statement
+    self.assertStartsWith(statement.warnings[0], 'WEAK: delta 0.09 is not below')
+    self.assertStartsWith(
+        statement.points['mechanism']['population'],
+        '12 clients, the clients that the run was given',
+    )
+
+  @parameterized.parameters(*_PLANS)
   def test_result_and_released_columns(self, name):
     plan = _PLANS[name]
     process = _Process()

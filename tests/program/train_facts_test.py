@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `train` is told, counts and writes, on a process without TFF."""
 
+import contextlib
 import csv
+import io
 import json
 import math
 import os
@@ -426,6 +428,20 @@ class TrainFactsTest(kills.RunsTestCase):
     release = self.root / 'release'
     times = {path.stat().st_mtime for path in [*release.rglob('*'), release]}
     self.assertLen(times, 1)
+
+  @parameterized.parameters((0.09, True), (0.08, False))
+  def test_weak_delta_is_shown_before_round_1(self, delta, is_weak):
+    with contextlib.redirect_stderr(io.StringIO()) as shown:
+      self._train(delta=delta, progress='plain')
+    said = shown.getvalue().partition('round=')[0]
+    self.assertEqual('WEAK: delta 0.09 is not below' in said, is_weak)
+
+  @parameterized.parameters((0.5,), (None,), ([0.1, 0.5],))
+  def test_evaluation_without_names_is_refused(self, found):
+    with self.assertRaisesRegex(
+        TypeError, 'evaluate_fn must return .*test_accuracy.*found'
+    ):
+      self._train(evaluate_fn=lambda _: found, rounds_per_eval=1)
 
   def test_context_adds_to_what_is_not_covered(self):
     told = declarations.Declarations(not_covered='the time of each round')

@@ -27,6 +27,8 @@ from tff_dp.statement import plain_words
 from tff_dp.statement import statement as statement_lib
 
 NO_PRIVACY = plain_words.NO_PRIVACY
+# First word of a warning about a delta that is too large.
+WEAK = 'WEAK'
 EVENTS_SCHEMA = 'tff_dp.events'
 SCHEMA_VERSION = statement_lib.SCHEMA_VERSION
 # Most rounds at which epsilon of a run is computed, where computing takes long.
@@ -437,7 +439,7 @@ def weak_delta(
   if not population or delta * population < 1:
     return []
   return [
-      f'WEAK: delta {delta:g} is not below 1 / population = {1 / population:g};'
+      f'{WEAK}: delta {delta:g} is not below 1 / population = {1 / population:g};'
       f' revealing one random {unit} completely would be allowed.'
   ]
 

@@ -62,6 +62,11 @@ class Cohorts(abc.ABC):
   keeps_client_metrics: bool = True
   is_key_insecure: bool = False
 
+  @property
+  def num_clients(self) -> int | None:
+    """Number of clients or examples of the run. `None` for silos."""
+    return len(self.client_ids)
+
   @abc.abstractmethod
   def identity(self) -> dict[str, Any]:
     """Returns the public facts that cohorts depend on, as plain JSON types."""

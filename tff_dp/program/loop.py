@@ -18,6 +18,7 @@ same round, and the statement is about the rounds that took place.
 
 from collections.abc import Sequence
 import contextlib
+import dataclasses
 import hashlib
 import os
 from typing import Any
@@ -95,8 +96,8 @@ class Loop:
       plan: Plan of the process. Default: the one that the process names.
       epsilon_budget: Budget at `delta`. The round that would exceed it is
         refused. Default: no budget.
-      declarations: Facts for the statement that only the caller knows. Default:
-        they only say what a loop does not cover.
+      declarations: Facts for the statement that only the caller knows. Unless
+        they say what is not covered, that is what a loop hands to its caller.
 
     Raises:
       ArgumentError: If a value is not allowed, or if `output_dir` cannot be
@@ -116,9 +117,10 @@ class Loop:
       execution.set_default_context()
     self._closed_because = 'it was closed'
     self._stack = contextlib.ExitStack()
-    declared = declarations or declarations_lib.Declarations(
-        not_covered=_NOT_COVERED
-    )
+    declared = declarations or declarations_lib.Declarations()
+    if declared.not_covered == declarations_lib.Declarations.not_covered:
+      # The default is about `train`, which keeps these metrics to itself.
+      declared = dataclasses.replace(declared, not_covered=_NOT_COVERED)
     with contextlib.ExitStack() as stack:
       self._run = training.open_run(
           stack,

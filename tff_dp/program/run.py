@@ -181,6 +181,7 @@ class Run:
     seconds_of_save: Duration of saving the latest checkpoint.
     has_setting: Whether this process has written configuration and environment.
     has_warned: Whether a broken assumption was shown.
+    weak: Warnings that delta is too large.
     evaluated: Columns of the evaluation, in order of appearance.
   """
 
@@ -216,6 +217,7 @@ class Run:
   seconds_of_save: float = 0.0
   has_setting: bool = False
   has_warned: bool = False
+  weak: Sequence[str] = ()
   # Columns of the evaluation, in order of appearance.
   evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
 
@@ -277,17 +279,21 @@ class Run:
     finished.clear(self.directory.secret)
     self.rounds_planned = self._affordable_rounds()
     # The statement first, so that a missing field is an error before round 1.
-    self.write_statement()
+    self.weak = [
+        warning
+        for warning in self.write_statement().warnings
+        if warning.startswith(base.WEAK)
+    ]
     self.record.release(self.rounds_done)
     return releases.Releases(self.directory, self.history)
 
   def introduction(self) -> list[str]:
     """Returns sentences to show before the first round.
 
-    They are the guarantee, the frozen weights if there are any, and a hint if
-    the noise leaves little to learn.
+    They are the guarantee, a warning if delta is too large, the frozen weights
+    if there are any, and a hint if the noise leaves little to learn.
     """
-    said = [self._guarantee()]
+    said = [self._guarantee(), *self.weak]
     frozen = outputs.frozen_weights(self.process, self.state)
     if frozen is not None:
       num_trained = outputs.num_params(
@@ -443,10 +449,10 @@ class Run:
         is_last or round_index % self.rounds_per_eval == 0
     ):
       weights = self.process.get_model_weights(self.state)
-      evaluation = dict(self.evaluate_fn(weights))
+      evaluation = self._evaluate(weights)
       averaged = outputs.averaged_weights(self.process, self.state)
       if averaged is not None:
-        for name, value in self.evaluate_fn(averaged).items():
+        for name, value in self._evaluate(averaged).items():
           evaluation[f'averaged_{name}'] = value
       reserved = {'epsilon', 'rounds_left', releases.KEY, *selection.released}
       if reserved & set(evaluation):
@@ -644,6 +650,15 @@ class Run:
         self.plan.events_json(delta=self.delta, num_rounds=rounds or None),
     )
     return statement
+
+  def _evaluate(self, weights: Any) -> dict[str, float]:
+    found = self.evaluate_fn(weights)
+    if not isinstance(found, Mapping):
+      raise TypeError(
+          "evaluate_fn must return metrics by name, such as {'test_accuracy':"
+          f' 0.9}}, found {found!r}.'
+      )
+    return dict(found)
 
   def _guarantee(self) -> str:
     if self._is_insecure():

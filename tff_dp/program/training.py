@@ -324,7 +324,7 @@ def _completed(
 ) -> declarations_lib.Declarations:
   """Returns the declarations, completed with facts of the cohorts."""
   declared = declarations or declarations_lib.Declarations()
-  num_clients = cohorts.identity().get('num_clients')
+  num_clients = cohorts.num_clients
   if declared.population is None and num_clients is not None:
     declared = dataclasses.replace(
         declared,

@@ -287,7 +287,7 @@ class PlanOfSilos(base.Plan):
     if not weak:
       return []
     return [
-        f'WEAK: delta {delta:g} is not below one over the records of'
+        f'{base.WEAK}: delta {delta:g} is not below one over the records of'
         f' {", ".join(weak)}; revealing one random record completely would be'
         ' allowed.'
     ]
