@@ -95,6 +95,7 @@ class Sizes:
     clients: Numbers of clients in a round on the GPU.
     cpu_clients: The same on the CPU.
     workers: Numbers of workers of the context, `None` for its default.
+    server_device: Device of the context's server, `None` for its default.
     weights: Numbers of weights that get noise.
     noise_rounds: Rounds of noise.
     noise_rows: Rows of `benchmarks.noise`, `None` for all.
@@ -108,6 +109,7 @@ class Sizes:
   clients: tuple[int, ...] = (10, 100, 1000)
   cpu_clients: tuple[int, ...] = (10, 100)
   workers: tuple[int | None, ...] = (None,)
+  server_device: str | None = None
   weights: tuple[int, ...] = (4_000_000, 100_000_000)
   noise_rounds: int = 32
   noise_rows: tuple[str, ...] | None = None
@@ -302,7 +304,11 @@ def rounds(sizes: Sizes) -> Iterator[dict[str, object]]:
       with contextlib.ExitStack() as stack:
         task = sizes.task(model, num_clients)
         made, absent = round_rows.make_rows(
-            task, stack, wanted=wanted, workers=sizes.workers
+            task,
+            stack,
+            wanted=wanted,
+            workers=sizes.workers,
+            server_device=sizes.server_device,
         )
         for name, why in absent.items():
           yield {**facts, 'row': name, 'absent': why}
@@ -466,6 +472,11 @@ def _parser() -> argparse.ArgumentParser:
       nargs='+',
       type=int,
       help='that share the card (default: as the context chooses)',
+  )
+  parser.add_argument(
+      '--server-device',
+      metavar='DEVICE',
+      help='such as CPU:0 (default: as the context chooses)',
   )
   parser.add_argument(
       '--seconds',

@@ -135,6 +135,7 @@ def make_rows(
     *,
     wanted=None,
     workers=(None,),
+    server_device: str | None = None,
     pfl_python: str = sys.executable,
 ) -> tuple[list[Row], dict[str, str]]:
   """Returns the rows, `one_by_one` first, and why other ones are absent.
@@ -145,6 +146,7 @@ def make_rows(
     wanted: Names of rows, or what stands before their slash; `None` for all.
       The rounds written by hand are always there.
     workers: Values of `max_concurrent_clients` of the in-process context.
+    server_device: The device of this context's server, `None` for its default.
     pfl_python: Interpreter that has pfl and torch.
 
   Raises:
@@ -170,7 +172,7 @@ def make_rows(
   if is_wanted('one_by_one_2_threads'):
     add('one_by_one_2_threads', round_one_by_one.OneByOne(task, 2))
   native = None
-  for engine in round_tff.engines(workers):
+  for engine in round_tff.engines(workers, server_device):
     aggregations = [
         aggregation
         for aggregation in engine.aggregations

@@ -38,12 +38,14 @@ class Engine:
     kind: 'in_process' or 'native'.
     loop: TFF's name of the loop implementation.
     max_concurrent_clients: Passed to the context.
+    server_device: The same, for the in-process context.
   """
 
   name: str
   kind: str
   loop: str
   max_concurrent_clients: Optional[int] = None
+  server_device: Optional[str] = None
 
   @property
   def aggregations(self) -> tuple[str, ...]:
@@ -55,14 +57,17 @@ class Engine:
     """Returns a new context, or None if this version has no such kind."""
     if self.kind == 'native':
       create = execution.create_native_context
-    else:
-      create = getattr(execution, 'create_sync_in_process_context', None)
-      if create is None:
-        return None
-    return create(max_concurrent_clients=self.max_concurrent_clients)
+      return create(max_concurrent_clients=self.max_concurrent_clients)
+    create = getattr(execution, 'create_sync_in_process_context', None)
+    if create is None:
+      return None
+    return create(
+        max_concurrent_clients=self.max_concurrent_clients,
+        server_tf_device=self.server_device,
+    )
 
 
-def engines(workers=(None,)) -> list[Engine]:
+def engines(workers=(None,), server_device=None) -> list[Engine]:
   """Returns all engines on TFF, the in-process one per number of workers."""
   in_process = [
       Engine(
@@ -70,6 +75,7 @@ def engines(workers=(None,)) -> list[Engine]:
           'in_process',
           'DATASET_ITERATOR',
           number,
+          server_device,
       )
       for number in workers
   ]
