@@ -151,7 +151,7 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
       ):
         raise TypeError(
             'Expected `value_type` to hold float32 tensors of known shape,'
-            f' found {value_type}.'
+            f' found {value_type}. The dtype of the model decides this.'
         )
     return client_randomizers.build(
         self._randomizer, sum(math.prod(tensor.shape) for tensor in tensors)

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Local training of a model at the clients, before any noise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Optional, Union
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -34,7 +35,8 @@ def build_initial_weights(
       projection.
 
   Raises:
-    ArgumentError: If the model is a Keras 3 model.
+    ArgumentError: If the model is not one of TFF, or if weights that are
+      trained are not float32.
   """
 
   check_model(model_fn)
@@ -79,6 +81,15 @@ def _initial_weights(get_weights, constraint) -> tff.Computation:
         weights.non_trainable,
     )
 
+  trainable = initial_weights.type_signature.result.trainable
+  dtypes = [np.dtype(tensor.dtype) for tensor in tff.structure.flatten(trainable)]
+  if any(dtype != np.float32 for dtype in dtypes):
+    raise _checks.ArgumentError(
+        'model',
+        [dtype.name for dtype in dtypes],
+        "float32 weights: leave out dtype='float64' of the model's layers, and"
+        ' cast the data',
+    )
   return initial_weights
 
 
@@ -99,8 +110,7 @@ def build_client_work(
       `without_metrics` for none.
 
   Raises:
-    ArgumentError: If the model is a Keras 3 model, if the optimizer is not one
-      of TFF, or if the model cannot read batches of its `input_spec`.
+    ArgumentError: If the model or the optimizer is not one of TFF, or if the model cannot read batches of its `input_spec`.
   """
   check_model(model_fn)
   check_optimizer(client_optimizer=client_optimizer)
@@ -165,14 +175,46 @@ def _check_is_batched(input_spec: Any) -> None:
     )
 
 
+def features_and_label(batch: Any) -> tuple[Any, Any]:
+  """Returns x and y of a batch, by their names or in this order, as TFF does.
+
+  Args:
+    batch: Pair, or mapping with the names 'x' and 'y', of values or specs.
+
+  Raises:
+    ArgumentError: If a mapping has other names.
+  """
+  if not isinstance(batch, Mapping):
+    x, y = batch
+    return x, y
+  if set(batch) != {'x', 'y'}:
+    raise _checks.ArgumentError(
+        'input_spec', list(batch), "a pair, or a mapping with 'x' and 'y'"
+    )
+  return batch['x'], batch['y']
+
+
 def check_model(model_fn: Any) -> None:
-  """Raises if the model is a Keras 3 model, which TFF does not take."""
+  """Raises unless this is a functional model or a function.
+
+  A Keras model is neither.
+  """
   if _compat.is_keras3_model(model_fn):
     raise _checks.ArgumentError(
         'model_fn',
         model_fn.name,
         'a model of TFF; tff_dp.learning.functional_model_from_keras3 makes one'
         ' from a Keras 3 model',
+    )
+  is_keras = isinstance(model_fn, tf.keras.Model)
+  is_functional = isinstance(model_fn, tff.learning.models.FunctionalModel)
+  if is_keras or not (is_functional or callable(model_fn)):
+    raise _checks.ArgumentError(
+        'model_fn',
+        type(model_fn).__name__,
+        'a FunctionalModel, or a function that returns a new model of TFF, such'
+        ' as lambda: tff.learning.models.from_keras_model(build_keras_model(),'
+        ' loss=..., input_spec=...)',
     )
 
 

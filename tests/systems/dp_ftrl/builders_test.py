@@ -25,14 +25,21 @@ def setUpModule():
   execution.set_default_context()
 
 
-def _model_fn():
-  model = tf.keras.Sequential([
+def _keras_model(dtype=None):
+  return tf.keras.Sequential([
       tf.keras.layers.Dense(
-          2, kernel_initializer='ones', input_shape=(3,), use_bias=True
+          2,
+          kernel_initializer='ones',
+          input_shape=(3,),
+          use_bias=True,
+          dtype=dtype,
       )
   ])
+
+
+def _model_fn(dtype=None):
   return tff.learning.models.from_keras_model(
-      model,
+      _keras_model(dtype),
       loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
       input_spec=collections.OrderedDict(
           x=tf.TensorSpec([None, 3], tf.float32),
@@ -201,6 +208,24 @@ class BuildDpFtrlTest(parameterized.TestCase):
   def test_bad_arguments_are_named(self, changes, message):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       _build(_plan(), **changes)
+
+  @parameterized.named_parameters(
+      ('keras', lambda: _keras_model(), "model_fn='Sequential'.* lambda: tff"),
+      ('no_function', lambda: _model_fn(), "model_fn='_KerasModel'.* lambda: tff"),
+      (
+          'float64',
+          lambda: lambda: _model_fn('float64'),
+          "model=.'float64', 'float64'.* float32 weights",
+      ),
+  )
+  def test_other_models_are_named(self, get_model, message):
+    with self.assertRaisesRegex(_checks.ArgumentError, message):
+      dp_ftrl.build_dp_ftrl(
+          get_model(),
+          _plan(),
+          client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
+          server_learning_rate=0.7,
+      )
 
   def test_something_else_than_a_plan(self):
     with self.assertRaisesRegex(_checks.ArgumentError, 'plan=None .*DpFtrlPlan'):

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of what leaves a client: its clip, and its noise as released."""
 
+import collections
 import math
 
 from absl.testing import absltest
@@ -120,6 +121,15 @@ class ClipTest(parameterized.TestCase):
     self.assertGreater(max(distances), wanted - 1e-5)
     for index in (5, 6, 9, 10):
       np.testing.assert_array_equal(reports[index], instance)
+
+  def test_batches_may_have_names(self):
+    model = models.FlatModel(_build_linear(2))
+    x, y = np.float32([[1, 2], [3, 5]]), np.float32([0, 0])
+    gradient = model.build_gradient()
+    wanted, *_ = gradient(tf.zeros([2]), (x, y))
+    np.testing.assert_allclose(wanted, [2, 3.5])
+    named, *_ = gradient(tf.zeros([2]), collections.OrderedDict(y=y, x=x))
+    np.testing.assert_array_equal(named, wanted)
 
   def test_the_mean_over_all_examples_is_clipped(self):
     step = _step(clip='l2', clip_norm=1.0, mechanism=None, epsilon=None)

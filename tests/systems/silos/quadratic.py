@@ -2,7 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two silos with a quadratic objective, whose gradients are known exactly."""
 
+import collections
+
 import numpy as np
+import tensorflow_federated as tff
 
 from tests.systems.silos import toy
 
@@ -42,6 +45,20 @@ def arguments(**changes):
 
 def model():
   return toy.build_model(SIZE, curvature=CURVATURE, initial=START)
+
+
+def named_model(*names):
+  """Returns the same model, whose batches are mappings with these names."""
+  pairs = model()
+  parts = dict(zip('xy', pairs.input_spec))
+  return tff.learning.models.FunctionalModel(
+      initial_weights=pairs.initial_weights,
+      predict_on_batch_fn=pairs.predict_on_batch,
+      loss_fn=pairs.loss,
+      input_spec=collections.OrderedDict(
+          (name, parts.get(name, parts['y'])) for name in names
+      ),
+  )
 
 
 def data():

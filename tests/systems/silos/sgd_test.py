@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain SGD over silos: averages, local SGD, and what is refused."""
 
+import collections
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
@@ -157,6 +159,31 @@ class SgdTest(parameterized.TestCase):
     self.assertAlmostEqual(runner.sent_out[0], 0.0, places=2)
 
 
+  def test_batches_may_have_names(self):
+    # As in TFF, 'x' and 'y' are read by name, in any order.
+    arguments = quadratic.arguments(
+        sampling=silo_sampling.FixedSize(quadratic.BLOCK),
+        learning_rate=0.5,
+        insecure_seed=3,
+    )
+    pairs = toy.Runner(
+        silos.build_noisy_mb_sgd(quadratic.model(), **arguments)
+    )
+    named = toy.Runner(
+        silos.build_noisy_mb_sgd(quadratic.named_model('y', 'x'), **arguments)
+    )
+    data = quadratic.data()
+    sent = pairs.round(data)
+    self.assertGreater(np.linalg.norm(sent), 0.1)
+    np.testing.assert_array_equal(
+        named.round({
+            name: [collections.OrderedDict(y=y, x=x) for x, y in batches]
+            for name, batches in data.items()
+        }),
+        sent,
+    )
+
+
 class LocalSgdTest(parameterized.TestCase):
 
   def test_all_steps_of_equal_records_are_those_of_gradient_descent(self):
@@ -256,6 +283,16 @@ class BadArgumentsTest(parameterized.TestCase):
       ('noise', dict(noise_stddev=-1.0), 'noise_stddev=-1.0'),
       ('silos', dict(silos={}), 'at least one silo'),
       (
+          'list_of_silos',
+          dict(silos=[toy.free(9)]),
+          'silos=.*SiloBudget.*a dict from .* to its silos.SiloBudget',
+      ),
+      (
+          'numbers_of_records',
+          dict(silos={'a': 9}),
+          "silos=.'a': 9. .*a dict from .* to its silos.SiloBudget",
+      ),
+      (
           'weights',
           dict(silos={'a': toy.free(9, 0.5), 'b': toy.free(9)}),
           'one for each silo',
@@ -278,7 +315,16 @@ class BadArgumentsTest(parameterized.TestCase):
       ),
       ('sampling', dict(sampling=2), 'sampling=2'),
       ('constraint', dict(constraint=3.0), 'constraint=3.0'),
-      ('model', dict(model='linear'), "model='str'"),
+      (
+          'model',
+          dict(model='linear'),
+          "model='str'.*functional_model_from_keras",
+      ),
+      (
+          'names_in_a_batch',
+          dict(model=quadratic.named_model('features', 'label')),
+          "input_spec.*'features', 'label'.*'x' and 'y'",
+      ),
   )
   def test_bad_arguments_are_named(self, changes, message):
     arguments = quadratic.arguments(

@@ -53,6 +53,7 @@ class FlatModel:
       specs = [_spec(np.asarray(w)) for w in tf.nest.flatten(trainable)]
       num_others = len(tf.nest.flatten(others))
       self.input_spec = model_fn.input_spec
+      local_training.features_and_label(self.input_spec)
     else:
       if not callable(model_fn):
         raise _checks.ArgumentError(
@@ -101,12 +102,13 @@ class FlatModel:
       model = self.model_fn
 
       def loss_of(vector, batch):
+        x, y = local_training.features_and_label(batch)
         with tf.GradientTape() as tape:
           tape.watch(vector)
           output = model.predict_on_batch(
-              (self.weights(vector).trainable, ()), batch[0], training=True
+              (self.weights(vector).trainable, ()), x, training=True
           )
-          loss = tf.reduce_mean(model.loss(output, batch[1]))
+          loss = tf.reduce_mean(model.loss(output, y))
         return loss, _gradient(tape, loss, vector)
 
     else:

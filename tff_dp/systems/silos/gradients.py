@@ -11,6 +11,7 @@ import tensorflow_federated as tff
 
 from tff_dp import _checks
 from tff_dp.learning import finalizers
+from tff_dp.learning import local_training
 
 LabelRange = Optional[tuple[float, float]]
 
@@ -26,8 +27,10 @@ def num_params(model: tff.learning.models.FunctionalModel) -> int:
         'model',
         type(model).__name__,
         'a tff.learning.models.FunctionalModel: gradients of single records'
-        ' come from a function of the weights',
+        ' come from a function of the weights;'
+        ' tff.learning.models.functional_model_from_keras makes one',
     )
+  local_training.features_and_label(model.input_spec)
   trainable, non_trainable = model.initial_weights
   if tf.nest.flatten(non_trainable):
     raise _checks.ArgumentError(
@@ -69,7 +72,9 @@ def build_per_example(
   size = num_params(model)
 
   def of_one(trainable, record):
-    x, y = tf.nest.map_structure(lambda part: part[tf.newaxis], record)
+    x, y = local_training.features_and_label(
+        tf.nest.map_structure(lambda part: part[tf.newaxis], record)
+    )
     is_valid = None
     if label_range is not None:
       y, is_valid = _checked(y, label_range)

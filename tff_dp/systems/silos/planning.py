@@ -123,6 +123,15 @@ def check_silos(silos: Silos) -> None:
   """
   if not silos:
     raise _checks.ArgumentError('silos', silos, 'at least one silo')
+  if not isinstance(silos, Mapping) or not all(
+      isinstance(silo, silo_budget.SiloBudget) for silo in silos.values()
+  ):
+    raise _checks.ArgumentError(
+        'silos',
+        silos,
+        'a dict from the name of each silo to its silos.SiloBudget(num_records,'
+        ' epsilon=...)',
+    )
   _checks.distinct_clients(silos=silos)
   weights = [silo.weight for silo in silos.values()]
   given = [weight for weight in weights if weight is not None]
