@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done on which of four virtual CPUs: `python -m ...placement_run`."""
 
+import collections
 import json
 from unittest import mock
 
@@ -13,6 +14,7 @@ import tensorflow_federated as tff
 from tests.execution.conformance import at_clients
 from tests.learning import small_model
 from tff_dp import execution
+from tff_dp.execution.compiling import tracing
 
 CLIENT_DEVICES = ('CPU:1', 'CPU:2', 'CPU:0')
 SERVER_DEVICE = 'CPU:3'
@@ -178,6 +180,25 @@ def _train(process, **settings) -> list[float]:
   return small_model.flat(state.global_model_weights).tolist()
 
 
+def _devices_of_arguments(train) -> dict[str, set[tuple[str, ...]]]:
+  """Returns the devices of the arguments of each function that is called."""
+  found = collections.defaultdict(set)
+  execute = tracing._execute.execute_with_cancellation  # pylint: disable=protected-access
+
+  def noted(name, *, inputs, **others):
+    # A dataset stays on the CPU.
+    found[name].add(
+        tuple(each.device for each in inputs if each.dtype != tf.variant)
+    )
+    return execute(name, inputs=inputs, **others)
+
+  with mock.patch.object(
+      tracing._execute, 'execute_with_cancellation', noted  # pylint: disable=protected-access
+  ):
+    train()
+  return found
+
+
 def main() -> None:
   cpu = tf.config.list_physical_devices('CPU')[0]
   tf.config.set_logical_device_configuration(
@@ -197,6 +218,10 @@ def main() -> None:
       client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, 0.5),
       server_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5, 0.9),
   )
+  model_on_three = []
+  devices_of_arguments = _devices_of_arguments(
+      lambda: model_on_three.extend(_train(process, **devices))
+  )
   print(
       json.dumps(
           dict(
@@ -207,7 +232,11 @@ def main() -> None:
               devices_of_returned_datasets=devices_of_returned_datasets,
               marks={where: _take_marks(where) for where in _MARKED},
               model_on_one=_train(process, client_tf_devices=['CPU:0']),
-              model_on_three=_train(process, **devices),
+              model_on_three=model_on_three,
+              num_functions=len(devices_of_arguments),
+              most_devices_of_arguments=max(
+                  map(len, devices_of_arguments.values())
+              ),
           )
       )
   )

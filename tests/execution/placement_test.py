@@ -98,6 +98,11 @@ class PlacementTest(parameterized.TestCase):
     self.assertEqual(_measured['marks']['report'], {_SERVER_DEVICE: [48]})
     self.assertEqual(_measured['result'], 48)
 
+  def test_arguments_are_on_the_same_devices_in_each_round(self):
+    # Else TensorFlow optimizes the function again, in seconds.
+    self.assertGreater(_measured['num_functions'], 3)
+    self.assertEqual(_measured['most_devices_of_arguments'], 1)
+
   def test_model_is_the_same_on_one_device(self):
     np.testing.assert_allclose(
         _measured['model_on_three'],

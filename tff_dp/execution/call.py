@@ -174,6 +174,10 @@ class Call:
     return [future.result() for future in futures]
 
   def _on_server(self, function, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    # TensorFlow optimizes a function again, which takes seconds, if an argument
+    # is on another device than before. The first state comes from the CPU, and
+    # later ones from the server's device.
+    tensors = [_moved(tensor, function.device) for tensor in tensors]
     # Run it in a separate thread, too, so that an interrupt is noticed
     # meanwhile.
     future = self._executor.submit(self._execute, function, tensors)
@@ -259,7 +263,7 @@ class Call:
     server_inputs = [
         _moved(tensor, device) for tensor in self._flat(one_pass.server_inputs)
     ]
-    accumulators = zeros
+    accumulators = [_moved(zero, device) for zero in zeros]
 
     limits = chunks.limits(device)
 

@@ -209,6 +209,7 @@ class TracedFunction:
   """A function of flat lists of tensors that can be cancelled while it runs.
 
   Attributes:
+    device: Device of kernels that are not bound to another one.
     results: Skeletons of the values that it returns.
     seeded_operations: Names of the random operations with a fixed seed.
   """
@@ -255,7 +256,7 @@ class TracedFunction:
     self._name = self._function.name.decode()
     self._num_outputs = len(self._function.outputs)
     self._variables = interpreting.variables
-    self._device, self._device_of_call = device, device_of_call
+    self.device, self._device_of_call = device, device_of_call
     # Only one run at a time may use the variables.
     self._turn = threading.Lock() if self._variables else _NO_LOCK
     self.seeded_operations = interpreting.seeded_operations
@@ -289,7 +290,7 @@ class TracedFunction:
 
   def release(self) -> None:
     """Frees the graph and the memory of its variables."""
-    with tf.device(self._device):
+    with tf.device(self.device):
       for variable in self._variables:
         handle = tf.raw_ops.VarHandleOp(
             dtype=variable.dtype,
