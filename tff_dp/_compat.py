@@ -370,6 +370,24 @@ def loss_masses(distribution) -> tuple:
   # pylint: enable=protected-access
 
 
+def losses_of(pmf) -> tuple:
+  """Returns (interval, points, probs, infinite mass) of a `PLDPmf`.
+
+  Points and probs are arrays: `probs[i]` is the probability of a loss of
+  `points[i]` grid intervals. The points increase. Checked against dp_accounting
+  0.4.3 and 0.6.0.
+  """
+  np = importlib.import_module('numpy')
+  # pylint: disable=protected-access
+  if hasattr(pmf, '_loss_probs'):  # Its dense form may have very many points.
+    points, probs = map(np.array, zip(*sorted(pmf._loss_probs.items())))
+  else:
+    probs = pmf._probs
+    points = pmf._lower_loss + np.arange(len(probs))
+  return pmf._discretization, points, probs, pmf._infinity_mass
+  # pylint: enable=protected-access
+
+
 def _minor(version: str) -> tuple[int, ...]:
   """Returns (major, minor), or () for a version we cannot read."""
   try:

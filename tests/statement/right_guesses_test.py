@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chance of a right guess in a statement, against other curves."""
 
+import dataclasses
 import functools
 import math
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld_lib
 import numpy as np
 
@@ -17,6 +20,7 @@ from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import guesses
+from tff_dp.mechanisms import randomizers
 
 _DELTAS = np.concatenate([np.geomspace(1e-5, 1e-2, 4), np.linspace(0.02, 0.98, 33)])
 
@@ -35,6 +39,25 @@ def _others(distribution) -> float:
 @functools.cache
 def _plan(name):
   return occasions.PLANS[name]()
+
+
+class CompositionsTest(parameterized.TestCase):
+
+  @parameterized.parameters(
+      ('shuffled', 4, {'randomizer': randomizers.Sphere(1.25, 0.1)}),
+      ('cyclic', 8, {'noise_multiplier': 3.5}),
+      ('sampled', 2, {'noise_multiplier': 0.875}),
+      ('long_silos', 2, {'absences': {'north': (2, 4)}}),
+  )
+  def test_no_distribution_is_composed_for_each_delta(self, name, most, change):
+    # No other test may have left anything about this plan in a cache.
+    plan = dataclasses.replace(_plan(name), **change)
+    compose = pld_pmf.DensePLDPmf.self_compose
+    with mock.patch.object(
+        pld_pmf.DensePLDPmf, 'self_compose', autospec=True, side_effect=compose
+    ) as composed:
+      self.assertBetween(_chance(plan), 0.5, 1.0)
+    self.assertBetween(composed.call_count, 1, most)
 
 
 class OthersCurveTest(parameterized.TestCase):

@@ -122,8 +122,7 @@ def epsilon(
         event, delta=delta, method=method, asked=neighboring_relation
     )
   if _takes_two_hops(event, method, neighboring_relation):
-    directions = loss(event).directions()
-    return replace_one.epsilon_of(directions[0], directions[-1], float(delta))
+    return replace_one.epsilon_of_loss(loss(event), float(delta))
   parts = _parts(event, method, neighboring_relation)
   if parts.sigma == 0:
     return math.inf

@@ -107,7 +107,9 @@ class LossSumTest(parameterized.TestCase):
             )
         )
       # pylint: disable-next=protected-access
-      found = loss_sums.LossSum(_INTERVAL, _SUMS[name])._log_renyi(rate)
+      (found,) = loss_sums.LossSum(_INTERVAL, _SUMS[name])._log_renyi(
+          np.array([rate])
+      )
       self.assertGreaterEqual(mpmath.mpf(found), exact)
       self.assertLess(found - exact, 1e-9)
 

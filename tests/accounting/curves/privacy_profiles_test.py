@@ -4,9 +4,11 @@
 
 import fractions
 import math
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+from dp_accounting.pld import pld_pmf
 import numpy as np
 
 from tests.accounting import protocol_laws as laws
@@ -19,6 +21,7 @@ _EPSILONS = np.array([0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 3.0])
 # that no grid holds.
 _FIRST = np.array([0.5, 0.23, 0.2, 0.07, 0.0])
 _SECOND = np.array([0.3, 0.41, 0.16, 0.0, 0.13])
+_SIGMAS = {sigma: gaussian.profile(sigma) for sigma in (6.0, 7.0)}
 
 
 def _profile_of(first, second):
@@ -142,6 +145,23 @@ class ToPldTest(parameterized.TestCase):
     )
     exact = gaussian.exact_epsilon(sigma=sigma / math.sqrt(count), delta=1e-6)
     self.assertBetween(found / exact, 1.0, 1.001)
+
+  def test_one_composition_serves_many_deltas(self):
+    compose = pld_pmf.DensePLDPmf.self_compose
+    with mock.patch.object(
+        pld_pmf.DensePLDPmf, 'self_compose', autospec=True, side_effect=compose
+    ) as composed:
+      for sigma, num_composed in ((6.0, 1), (7.0, 2), (6.0, 2)):
+        profile = privacy_profiles.minimum(
+            _SIGMAS[sigma], privacy_profiles.everything
+        )
+        for delta in (1e-3, 1e-6, 0.1):
+          found = privacy_profiles.composed_epsilon(profile, delta, count=10)
+          exact = gaussian.exact_epsilon(
+              sigma=sigma / math.sqrt(10), delta=delta
+          )
+          self.assertBetween(found / exact, 1.0, 1.001)
+        self.assertEqual(composed.call_count, num_composed)
 
   @parameterized.product(e0=(0.01, 1.0, 4.0), count=(1, 2, 6))
   def test_randomized_response_composes_exactly(self, e0, count):

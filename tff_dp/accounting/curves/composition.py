@@ -20,6 +20,7 @@ import numpy as np
 from tff_dp import _compat
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import loss_sums
+from tff_dp.accounting.curves import loss_tails
 from tff_dp.accounting.curves import privacy_profiles
 
 # Sums of probabilities and one convolution leave errors of this size in delta,
@@ -120,7 +121,14 @@ class Loss:
       return math.inf
     if self.sums is not None and not self._is_resolved(delta):
       return max(direction.epsilon(delta) for direction in self.sums())
-    return self._epsilon_of(self.pld, delta)
+    return max(self._epsilon_of(side, delta) for side in self._tails)
+
+  @functools.cached_property
+  def _tails(self) -> tuple[loss_tails.LossTails, ...]:
+    """The tails of each direction, one if both are the same."""
+    return tuple(
+        map(loss_tails.LossTails, _compat.loss_directions(self.pld))
+    )
 
   def directions(self) -> tuple[Callable[[float], float], ...]:
     """Returns functions from delta to epsilon, one for each direction.
@@ -132,16 +140,14 @@ class Loss:
     if self.pld is None:
       return (lambda delta: math.inf,)
     return tuple(
-        functools.partial(self._epsilon_of, direction)
-        for direction in _compat.loss_directions(self.pld)
+        functools.partial(self._epsilon_of, side) for side in self._tails
     )
 
-  def _epsilon_of(self, pld, delta: float) -> float:
+  def _epsilon_of(self, tails: loss_tails.LossTails, delta: float) -> float:
     remaining = delta * (1 - _RELATIVE_ERROR) - self.error
     if not remaining > 0:
       return math.inf
-    found = max(0.0, float(pld.get_epsilon_for_delta(remaining)))
-    return found * (1 + _RELATIVE_ERROR)
+    return tails.epsilon(remaining) * (1 + _RELATIVE_ERROR)
 
   def delta(self, epsilon: float) -> float:
     """Returns delta at epsilon. Upper bound."""
@@ -159,8 +165,8 @@ class Loss:
     if self.pld is None:
       return (privacy_profiles.everything,)
     return tuple(
-        functools.partial(self._deltas, index, profile_of(direction))
-        for index, direction in enumerate(_compat.loss_directions(self.pld))
+        functools.partial(self._deltas, index)
+        for index in range(len(self._tails))
     )
 
   def profile(self) -> privacy_profiles.Profile:
@@ -170,8 +176,8 @@ class Loss:
         [profile(epsilons) for profile in profiles]
     )
 
-  def _deltas(self, index: int, profile, epsilons) -> np.ndarray:
-    found = np.minimum(profile(epsilons) + self.error, 1.0)
+  def _deltas(self, index: int, epsilons) -> np.ndarray:
+    found = np.minimum(_deltas(self._tails[index], epsilons) + self.error, 1.0)
     is_lost = ~self._is_resolved(found)
     if self.sums is not None and is_lost.any():
       # If both directions are the same, there is only one sum.
@@ -233,6 +239,11 @@ def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:
   """
   if interval is None:
     interval = suitable_interval(parts)
+  return _together(tuple(parts), interval)
+
+
+@functools.lru_cache(maxsize=8)
+def _together(parts: tuple[Part, ...], interval: float) -> Loss:
   result = privacy_loss_distribution.identity(interval)
   error = 0.0
   for part in parts:
@@ -314,11 +325,12 @@ def self_composed(single, count: int):
   return single, error
 
 
+@functools.lru_cache(maxsize=256)
 def one_gaussian(sigma: float, count: int) -> Part:
   """Returns the part of `count` Gaussian mechanisms, merged into one.
 
   The mechanisms may be chosen adaptively. Exact: arXiv:1905.02383, corollary
-  3.3.
+  3.3. Results are cached: see `privacy_profiles.composed_epsilon`.
 
   Args:
     sigma: Noise std of one mechanism, divided by the distance of neighbours.
@@ -426,17 +438,15 @@ def profile_of(pld) -> privacy_profiles.Profile:
   Upper bound. The profile of a whole distribution is the larger one of both
   directions.
   """
-
-  def profile(epsilons):
-    flat = np.ravel(np.asarray(epsilons, np.float64))
-    order = np.argsort(flat, kind='stable')
-    deltas = np.empty(len(flat))
-    deltas[order] = _deltas(pld, flat[order])
-    return deltas.reshape(np.shape(epsilons))
-
-  return profile
+  pmfs = (pld,)
+  if isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
+    pmfs = _compat.loss_directions(pld)
+  sides = [loss_tails.LossTails(pmf) for pmf in pmfs]
+  return lambda epsilons: np.maximum.reduce(
+      [_deltas(side, epsilons) for side in sides]
+  )
 
 
-def _deltas(pld, ascending: np.ndarray) -> np.ndarray:
-  found = np.asarray(pld.get_delta_for_epsilon(list(ascending)), np.float64)
+def _deltas(tails: loss_tails.LossTails, epsilons) -> np.ndarray:
+  found = tails.deltas(epsilons)
   return np.clip(found * (1 + _RELATIVE_ERROR) + PLD_ERROR, 0.0, 1.0)

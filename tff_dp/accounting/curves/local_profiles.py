@@ -17,6 +17,7 @@ because the subclass may mean something else.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -71,8 +72,11 @@ class LocalReport:
     return pair
 
 
+@functools.lru_cache(maxsize=64)
 def report(event: run_events.LocalRandomizerDpEvent) -> LocalReport:
   """Returns the known facts about the report that an event describes.
+
+  Results are cached: see `privacy_profiles.composed_epsilon`.
 
   Raises:
     TypeError: If the event is of none of the local classes of `run_events`. A

@@ -61,6 +61,8 @@ _TAIL_SHARE = 3e-4
 _PROFILE_TAIL_SHARE = 1e-8
 # Grids with fewer losses than this are not made coarser.
 _FEWEST_POINTS = 64
+# Most cells of an array with one row per rate.
+_MOST_CELLS = 1 << 16
 
 
 class Law(NamedTuple):
@@ -120,7 +122,7 @@ class LossSum:
     if self.largest <= 0:
       return 0.0
     rate, high = self._least(
-        lambda rate: (self._log_renyi(rate) - math.log(rest)) / rate
+        lambda rates: (self._log_renyi(rates) - math.log(rest)) / rates
     )
     high = max(0.0, min(high, self.largest))
     for is_again in (False,) + (True,) * _MOST_TILTS:
@@ -135,7 +137,9 @@ class LossSum:
       if is_known and high > _SETTLED * before:
         break
       # The Renyi bound was far off, and so was the rate that is best for it.
-      rate, _ = self._least(lambda rate: self._log_renyi(rate) - rate * high)
+      rate, _ = self._least(
+          lambda rates: self._log_renyi(rates) - rates * high
+      )
     return high * (1 + _RELATIVE_ERROR)
 
   def _without_tails(self, most: float) -> 'LossSum':
@@ -169,12 +173,13 @@ class LossSum:
       cut = self._without_tails(
           _PROFILE_TAIL_SHARE * self._least_delta(lowest)
       )
-      rate, _ = cut._least(lambda rate: cut._log_renyi(rate) - rate * lowest)
+      rate, _ = cut._least(
+          lambda rates: cut._log_renyi(rates) - rates * lowest
+      )
       tilted = cut._tilted(rate, _GRID_SHARE * (1 + rate * lowest))
       if tilted is None:
-        deltas = np.exp(
-            np.minimum(cut._log_renyi(rate) - rate * epsilons, 0.0)
-        )
+        (log_renyi,) = cut._log_renyi(np.array([rate]))
+        deltas = np.exp(np.minimum(log_renyi - rate * epsilons, 0.0))
         errors = np.where(epsilons == lowest, 0.0, math.inf)
       else:
         deltas, errors = tilted.deltas(epsilons)
@@ -203,11 +208,12 @@ class LossSum:
       slack: Largest rise of the logarithm of the Renyi bound that the grid may
         cause.
     """
-    most = self._log_renyi(rate) + slack
+    rates = np.array([rate])
+    most = self._log_renyi(rates) + slack
     coarse = self
     while max(len(law.points) for law, _ in coarse._laws) > _FEWEST_POINTS:
       coarser = coarse._coarser()
-      if coarser._log_renyi(rate) > most:
+      if coarser._log_renyi(rates) > most:
         break
       coarse = coarser
     return _Tilted.of(coarse._laws, coarse._interval, rate)
@@ -232,11 +238,11 @@ class LossSum:
       laws.append((Law(points, probs, law.infinite), count))
     return LossSum(2 * self._interval, laws)
 
-  def _least(self, value_at) -> tuple[float, float]:
-    """Returns (rate, value) near the minimum of a function of the rate."""
+  def _least(self, values_at) -> tuple[float, float]:
+    """Returns (rate, value) near the minimum of a function of rates."""
     rates = _RATES / self.largest
     for refined in range(_REFINEMENTS + 1):
-      values = [value_at(rate) for rate in rates]
+      values = values_at(rates)
       best = int(np.argmin(values))
       if refined == _REFINEMENTS:
         break
@@ -245,19 +251,19 @@ class LossSum:
       rates.sort()
     return float(rates[best]), float(values[best])
 
-  def _log_renyi(self, rate: float) -> float:
-    """Returns the logarithm of the Renyi bound on delta at epsilon 0.
+  def _log_renyi(self, rates: np.ndarray) -> np.ndarray:
+    """Returns logarithms of the Renyi bound on delta at epsilon 0.
 
-    Upper bound.
+    Upper bounds.
 
     Args:
-      rate: Rate r of the tilt. The order of the divergence is r + 1.
+      rates: Rates r of the tilt. The order of the divergence is r + 1.
     """
-    total = _log_peak(rate)
+    totals = _log_peak(rates)
     for law, count in self._laws:
-      log_moment, error = _log_moment(law, self._interval, rate)
-      total += count * (log_moment + error)
-    return total
+      log_moments, errors = _log_moments(law, self._interval, rates)
+      totals += count * (log_moments + errors)
+    return totals
 
 
 class _Tilted:
@@ -284,7 +290,7 @@ class _Tilted:
     """Returns the tilted sum, or None if it does not fit one transform."""
     log_moment, slack, tilted = 0.0, 0.0, []
     for law, count in laws:
-      one, error = _log_moment(law, interval, rate)
+      (one,), (error,) = _log_moments(law, interval, np.array([rate]))
       log_moment += count * one
       slack += count * error
       probs = np.exp(np.log(law.probs) + rate * interval * law.points - one)
@@ -339,7 +345,7 @@ class _Tilted:
     )
     relative = self._relative + 4 * _ROUNDING * (self._rate + 1) * epsilons
     shares = np.maximum(some - others, 0.0) + relative * (some + others)
-    peak = math.exp(_log_peak(self._rate))
+    peak = np.exp(_log_peak(self._rate))
     # The Renyi bound is the whole of the peak.
     shares = np.minimum(shares + peak * self._error, peak)
     logs = self._log_moment - self._rate * epsilons
@@ -348,27 +354,34 @@ class _Tilted:
     return scale * shares, scale * peak * self._error
 
 
-def _log_moment(law: Law, interval: float, rate: float) -> tuple[float, float]:
-  """Returns (ln sum_i p_i exp(r l_i), bound on its rounding error).
+def _log_moments(
+    law: Law, interval: float, rates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (ln sum_i p_i exp(r l_i), bound on its rounding error) per rate r.
 
-  Here l_i are the losses of `law`, p_i their probabilities and r the rate. The
-  exponent of each term that matters is off by a few roundings of its size. The
-  bound holds for the exponent of each of these terms, too.
+  Here l_i are the losses of `law`, and p_i their probabilities. The exponent of
+  each term that matters is off by a few roundings of its size. The bound holds
+  for the exponent of each of these terms, too.
   """
-  exponents = np.log(law.probs) + rate * interval * law.points
-  found = float(special.logsumexp(exponents)) if len(exponents) else -math.inf
-  if found == -math.inf:
-    return found, 0.0
-  counted = exponents > found - 2 * _LOG_OUTSIDE
-  size = float(np.max(np.abs(rate * interval * law.points[counted])))
+  found, sizes = np.full(len(rates), -math.inf), np.zeros(len(rates))
+  num_points = len(law.points)
+  step = max(1, _MOST_CELLS // max(1, num_points))
+  for start in range(0, len(rates) if num_points else 0, step):
+    some = slice(start, start + step)
+    shifts = rates[some, np.newaxis] * interval * law.points
+    exponents = np.log(law.probs) + shifts
+    found[some] = special.logsumexp(exponents, axis=1)
+    # Terms that do not count become 0.
+    shifts *= exponents > found[some, np.newaxis] - 2 * _LOG_OUTSIDE
+    sizes[some] = np.abs(shifts).max(axis=1)
   # Also the size of ln p and of the logarithm of pairwise sums.
-  size += abs(found) + 2 * _LOG_OUTSIDE + math.log2(len(exponents) + 1)
-  return found, 8 * _ROUNDING * size
+  sizes += np.abs(found) + 2 * _LOG_OUTSIDE + math.log2(num_points + 1)
+  return found, np.where(found > -math.inf, 8 * _ROUNDING * sizes, 0.0)
 
 
-def _log_peak(rate: float) -> float:
-  """Returns ln max_x exp(-r x) (1 - exp(-x)), x >= 0."""
-  return -rate * math.log1p(1 / rate) - math.log1p(rate)
+def _log_peak(rates):
+  """Returns ln max_x exp(-r x) (1 - exp(-x)), x >= 0, for one or more rates."""
+  return -rates * np.log1p(1 / rates) - np.log1p(rates)
 
 
 def _discounted(values: np.ndarray, slope: float) -> np.ndarray:
@@ -393,14 +406,12 @@ def _window(tilted) -> tuple[int, int]:
     in_logs.append((points[is_there], np.log(probs[is_there]), count))
   base = math.sqrt(2 * _LOG_OUTSIDE / max(variance, 1.0))
   for rate in base * _WINDOW_RATES:
-    for sign in (1.0, -1.0):
-      exponent = sum(
-          count * float(special.logsumexp(sign * rate * points + log_probs))
-          for points, log_probs, count in in_logs
-      )
-      bound = sign * (exponent + _LOG_OUTSIDE) / rate
-      if sign > 0:
-        high = min(high, math.ceil(bound) + 1)
-      else:
-        low = max(low, math.floor(bound) - 1)
+    rates = np.array([[rate], [-rate]])
+    exponents = sum(
+        count * special.logsumexp(rates * points + log_probs, axis=1)
+        for points, log_probs, count in in_logs
+    )
+    above, below = (exponents + _LOG_OUTSIDE) / rate
+    high = min(high, math.ceil(above) + 1)
+    low = max(low, math.floor(-below) - 1)
   return int(low), int(high)

@@ -35,6 +35,7 @@ from scipy import fft
 
 from tff_dp import _checks
 from tff_dp.accounting.curves import loss_sums
+from tff_dp.accounting.curves import loss_tails
 
 Profile = Callable[[np.ndarray], np.ndarray]
 
@@ -94,8 +95,12 @@ def everything(epsilons: np.ndarray) -> np.ndarray:
   return np.ones(np.shape(epsilons))
 
 
+@functools.lru_cache(maxsize=256)
 def minimum(*profiles: Profile) -> Profile:
-  """Returns the pointwise minimum of profiles of the same releases."""
+  """Returns the pointwise minimum of profiles of the same releases.
+
+  Results are cached: see `composed_epsilon`.
+  """
   if not profiles:
     raise ValueError('profiles is empty: expected at least one profile.')
 
@@ -126,10 +131,11 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
   return np.maximum(epsilons, found * (1 - 8 * _ROUNDING))
 
 
+@functools.lru_cache(maxsize=256)
 def subsampled(profile: Profile, probability: float) -> Profile:
   """Returns the profile of the mixture (1 - p) Q + p P against Q.
 
-  With probability p, the output has the distribution P instead of Q. The result
+  Results are cached. With probability p, the output has the distribution P instead of Q. The result
   is p delta(ln(1 + (E - 1) / p)), where delta is `profile` and E =
   exp(epsilon). Exact if `profile` is exact: the module's H_E of the mixture is
   sum_o max(p (P(o) - Q(o)) - (E - 1) Q(o), 0), which equals p H_{1 + (E - 1) /
@@ -262,6 +268,9 @@ def composed_epsilon(
   reached. It is also infinity if `count` is above 1 and the profile of one
   release is 1 at epsilon 0.
 
+  The composition of the same function `profile`, and of the same `reverse`, is
+  cached, because it does not depend on delta.
+
   Args:
     profile: Profile of one release, as in `to_pld`.
     delta: Target delta of all releases together, in (0, 1).
@@ -271,26 +280,7 @@ def composed_epsilon(
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, count=count)
-  distance = float(profile(np.zeros(1))[0])
-  if distance >= 1.0:
-    if count > 1:
-      return math.inf
-    return max(epsilon_of(side, delta) for side in (profile, reverse) if side)
-  masses = _Masses.of(profile, reverse, interval=interval)
-  directions = [masses] if reverse is None else [masses, masses.reversed()]
-  lost = count * (_CUT + _CUT_SHARE * distance) + (_TAIL if count > 1 else 0.0)
-  most = ROUNDING_SHARE * delta
-  if lost <= most:
-    errors = [self_convolution_error(side.probs, count) for side in directions]
-    if lost + max(errors) <= most:
-      return max(
-          side.composed_epsilon(delta, count, error)
-          for side, error in zip(directions, errors, strict=True)
-      )
-  return max(
-      loss_sums.LossSum(masses.interval, [(law, count)]).epsilon(delta)
-      for law in laws(profile, reverse=reverse, interval=masses.interval)
-  )
+  return _composition(profile, int(count), reverse, interval).epsilon(delta)
 
 
 def laws(
@@ -436,16 +426,81 @@ class _Masses:
         self.points[kept], self.masses[kept], float(self.infinite)
     )
 
-  def composed_epsilon(self, delta: float, count: int, error: float) -> float:
-    """Returns epsilon of `count` releases at delta minus `error`."""
-    remaining = delta * (1 - _RELATIVE_ERROR) - error
-    if not remaining > 0 or self.infinite >= 1:
+
+class _Composition:
+  """Adaptive releases that share one profile, for many deltas.
+
+  `composed_epsilon` describes the arguments and the result of `epsilon`.
+  """
+
+  def __init__(self, profile, count, reverse, interval):
+    self._profile = profile
+    self._count = count
+    self._reverse = reverse
+    self._interval = interval
+    self._distance = float(profile(np.zeros(1))[0])
+
+  def epsilon(self, delta: float) -> float:
+    if self._distance >= 1.0:
+      if self._count > 1:
+        return math.inf
+      sides = self._profile, self._reverse
+      return max(epsilon_of(side, delta) for side in sides if side)
+    lost = self._count * (_CUT + _CUT_SHARE * self._distance)
+    if self._count > 1:
+      lost += _TAIL
+    most = ROUNDING_SHARE * delta
+    if lost <= most and lost + max(self._errors) <= most:
+      return max(
+          self._read(index, delta) for index in range(len(self._masses))
+      )
+    return max(side.epsilon(delta) for side in self._sums)
+
+  def _read(self, index: int, delta: float) -> float:
+    """Returns epsilon of one direction, by the composition of dp_accounting."""
+    remaining = delta * (1 - _RELATIVE_ERROR) - self._errors[index]
+    if not remaining > 0 or self._masses[index].infinite >= 1:
       return math.inf
-    pmf = self.pmf()
-    if count > 1:
-      pmf = pmf.self_compose(count)
-    found = float(pmf.get_epsilon_for_delta(remaining))
-    return max(0.0, found) * (1 + _RELATIVE_ERROR)
+    found = self._tails[index].epsilon(remaining)
+    return found * (1 + _RELATIVE_ERROR)
+
+  @functools.cached_property
+  def _masses(self) -> list[_Masses]:
+    masses = _Masses.of(
+        self._profile, self._reverse, interval=self._interval
+    )
+    return [masses] if self._reverse is None else [masses, masses.reversed()]
+
+  @functools.cached_property
+  def _errors(self) -> list[float]:
+    return [
+        self_convolution_error(side.probs, self._count)
+        for side in self._masses
+    ]
+
+  @functools.cached_property
+  def _tails(self) -> list[loss_tails.LossTails]:
+    found = []
+    for side in self._masses:
+      pmf = side.pmf()
+      if self._count > 1:
+        pmf = pmf.self_compose(self._count)
+      found.append(loss_tails.LossTails(pmf))
+    return found
+
+  @functools.cached_property
+  def _sums(self) -> list[loss_sums.LossSum]:
+    interval = self._masses[0].interval
+    return [
+        loss_sums.LossSum(interval, [(law, self._count)])
+        for law in laws(
+            self._profile, reverse=self._reverse, interval=interval
+        )
+    ]
+
+
+# A statement alternates between the bounds on a few events.
+_composition = functools.lru_cache(maxsize=16)(_Composition)
 
 
 def _interval(largest_epsilon: float, sketch) -> float:

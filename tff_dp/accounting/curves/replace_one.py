@@ -105,14 +105,28 @@ class Hops:
     return best
 
 
+@functools.lru_cache(maxsize=16)
 def replace_one(part: composition.Part) -> composition.Part:
   """Returns one part for replace-one that stands for all events of `part`.
+
+  Results are cached: see `privacy_profiles.composed_epsilon`.
 
   Args:
     part: Part whose `profile` is for zeroing a client and whose `reverse` is
       for the way back.
   """
   return composition.Part(Hops.of(part).profile())
+
+
+def epsilon_of_loss(loss: composition.Loss, delta: float) -> float:
+  """Returns epsilon under replace-one, at delta. Upper bound.
+
+  Args:
+    loss: Loss of all events together, for removing a client and for adding one.
+    delta: Target delta, in (0, 1).
+  """
+  directions = loss.directions()
+  return epsilon_of(directions[0], directions[-1], delta)
 
 
 def epsilon_of(

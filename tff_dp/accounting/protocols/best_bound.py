@@ -354,15 +354,7 @@ class _Search:
     usable = [part for part in self._usable(0) if part.least_delta < 1]
     if len(usable) < 2 or len({part.count for part in usable}) > 1:
       return False
-    sides = {'profile'} | {'reverse' for part in usable if part.reverse}
-    for side in sides:
-      curves = np.stack([
-          (getattr(part, side) or part.profile)(_COMPARED) for part in usable
-      ])
-      least = curves.min(axis=0) + _NOTHING
-      if not (curves <= least * (1 + 1e-6)).all(axis=1).any():
-        return True
-    return False
+    return _cross(tuple(usable))
 
   def combined(self) -> Candidate:
     """Returns the candidate from the pointwise minimum of each leaf's profiles.
@@ -386,6 +378,20 @@ class _Search:
     return tuple(
         dict.fromkeys(bound.source for bound in used if bound.is_derived)
     )
+
+
+@functools.lru_cache(maxsize=64)
+def _cross(parts: tuple[parts_lib.Part, ...]) -> bool:
+  """Whether none of the parts has the smallest profile at every epsilon."""
+  sides = {'profile'} | {'reverse' for part in parts if part.reverse}
+  for side in sides:
+    curves = np.stack([
+        (getattr(part, side) or part.profile)(_COMPARED) for part in parts
+    ])
+    least = curves.min(axis=0) + _NOTHING
+    if not (curves <= least * (1 + 1e-6)).all(axis=1).any():
+      return True
+  return False
 
 
 def _certified(**argument) -> float:

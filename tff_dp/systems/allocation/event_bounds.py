@@ -47,7 +47,7 @@ def _of_allocation(event, count, delta, relation) -> Iterator[bounds.Bound]:
   def part():
     check()
     tail = min(_MOST_TAIL, _TAIL_SHARE * delta / count)
-    remove, add = random_allocation.profiles(tail=tail, **numbers)
+    remove, add = random_allocation.cached_profiles(tail=tail, **numbers)
     result = composition.Part(remove, count, add)
     if relation is bounds.Relation.REPLACE_ONE:
       return replace_one.replace_one(result)

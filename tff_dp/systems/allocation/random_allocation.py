@@ -139,6 +139,11 @@ def profiles(
   )
 
 
+# The same functions for the same arguments, so that their composition is found
+# again, see `privacy_profiles.composed_epsilon`.
+cached_profiles = functools.lru_cache(maxsize=64)(profiles)
+
+
 def epsilon(
     *,
     noise_multiplier: float,
@@ -180,7 +185,7 @@ def epsilon(
       neighboring_relation=relation,
   )
   none = gaussian.exact_epsilon(sigma=sigma, delta=delta)
-  remove, add = profiles(
+  remove, add = cached_profiles(
       noise_multiplier=noise_multiplier,
       num_steps=num_steps,
       num_selected=num_selected,
@@ -276,7 +281,7 @@ def _thinned_add(profile, probability: float):
   return thinned
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Curve:
   """An upper bound on delta, given at knots and linear in E between them.
 

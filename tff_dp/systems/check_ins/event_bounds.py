@@ -43,6 +43,14 @@ _SECRET_SLOTS = (
     'The server and the channels to it are trusted: nobody learns who checked'
     ' in, who won and which slots were empty.'
 )
+# The same profile for the same arguments, whatever delta is: then its
+# composition is found again, see `privacy_profiles.composed_epsilon`.
+_cached = functools.lru_cache(maxsize=64)
+_shuffled = _cached(shuffling.round_profile)
+_checked_in = _cached(shuffled_check_in.round_profile)
+_checked_in_by_cohort = _cached(shuffled_check_in.round_profile_by_cohort)
+_subsampled = _cached(shuffled_check_in.subsampled_profile)
+_step_by_step_profile = _cached(random_check_ins.theorem_3_2_profile)
 # Above this epsilon the curve of an (epsilon, delta) pair is not computed.
 _LARGEST_RUN_EPSILON = 100.0
 
@@ -175,7 +183,7 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
           'for every (epsilon0, delta0) of the noise, the delta0 of all reports'
           ' together cost more than delta'
       )
-    shuffled = shuffling.round_profile(
+    shuffled = _shuffled(
         local_epsilon=local_epsilon,
         num_reports=num_reports,
         local_delta=local_delta,
@@ -206,7 +214,7 @@ def _of_shuffled_check_in(
   )
 
   def subsampled():
-    profile = shuffled_check_in.subsampled_profile(report.profile, **cohort)
+    profile = _subsampled(report.profile, **cohort)
     return composition.Part(profile, count)
 
   yield bounds.Bound('subsampling', _SHUFFLING_PROOFS, True, part=subsampled)
@@ -229,14 +237,14 @@ def _of_shuffled_check_in(
           **cohort,
       )
     else:
-      profile = shuffled_check_in.round_profile(**pair(), **cohort, **options)
+      profile = _checked_in(**pair(), **cohort, **options)
     return composition.Part(profile, count)
 
   yield bounds.Bound('clones', _SHUFFLING_PROOFS, True, part=clones)
   yield _strong_clones(report, clones)
 
   def by_cohort():
-    profile = shuffled_check_in.round_profile_by_cohort(**pair(), **cohort)
+    profile = _checked_in_by_cohort(**pair(), **cohort)
     return composition.Part(profile, count)
 
   if report.is_pure:
@@ -272,7 +280,7 @@ def _step_by_step(report, num_slots: int, probability: float, count: int):
       raise privacy_profiles.NotApplicableError(
           'the local randomizer has a delta above 0'
       )
-    profile = random_check_ins.theorem_3_2_profile(
+    profile = _step_by_step_profile(
         local_epsilon=report.split[0],
         num_slots=num_slots,
         check_in_probability=probability,

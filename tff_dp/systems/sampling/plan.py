@@ -32,6 +32,7 @@ from tff_dp.accounting import accountants
 from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
+from tff_dp.accounting.curves import replace_one
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import adaptive_clipping as adaptive_clipping_lib
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -354,16 +355,10 @@ def _epsilon(
   plain = _unsampled_epsilon(noise_multiplier, num_rounds, delta, relation)
   if rate == 1 or plain == math.inf or noise_multiplier < _LEAST_NOISE:
     return plain
-  where = rate, noise_multiplier, num_rounds
+  loss = _loss(rate, noise_multiplier, num_rounds)
   if relation is _ZERO_OUT:
-    return min(plain, _loss(*where).epsilon(delta))
-  sampled = accountants.epsilon(
-      _event(*where),
-      delta=delta,
-      method='pld',
-      neighboring_relation=relation,
-  )
-  return min(plain, sampled)
+    return min(plain, loss.epsilon(delta))
+  return min(plain, replace_one.epsilon_of_loss(loss, delta))
 
 
 @functools.lru_cache(maxsize=4096)

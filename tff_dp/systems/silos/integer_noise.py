@@ -147,13 +147,15 @@ def discrete_gaussian(stddev: float) -> IntegerLaw:
   return IntegerLaw(-reach, probs, outside, error, variance)
 
 
+@functools.lru_cache(maxsize=64, typed=True)
 def profile(law: IntegerLaw, *, shift: int) -> privacy_profiles.Profile:
   """Returns the profile of one coordinate that moves by at most `shift`.
 
   With E = exp(epsilon), delta is the sum over all x of max(f(x) - E f(x - s),
   0), or the same sum with f(x + s), whichever is larger. Upper bound: bounds on
   rounding and on the probability outside of the table are added. A move by more
-  than the width of the table has delta 1.
+  than the width of the table has delta 1. Results are cached: see
+  `privacy_profiles.composed_epsilon`.
 
   Args:
     law: Distribution f of the noise.

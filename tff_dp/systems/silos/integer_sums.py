@@ -22,6 +22,7 @@ For one number, d = 1, binomial and Skellam noise cost their exact hockey-stick
 divergence. Everything else is bounded by Renyi divergences.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -102,13 +103,14 @@ def part(
   )
 
 
+@functools.lru_cache(maxsize=64)
 def renyi_divergences(
     event: record_events.SumDpEvent,
 ) -> tuple[np.ndarray, np.ndarray, float]:
   """Returns (Renyi divergences of one sum, orders, left-out probability).
 
   Upper bounds. The last number is the probability of leaving the window in
-  which the divergences are taken.
+  which the divergences are taken. Results are cached, do not change them.
 
   Args:
     event: Event of the sum.

@@ -18,6 +18,7 @@ are chosen adaptively.
 import abc
 from collections.abc import Callable, Mapping
 import dataclasses
+import functools
 import math
 from typing import Any
 
@@ -223,6 +224,7 @@ def from_json(described: Mapping[str, Any]) -> Sampling:
   return build(described['sampling'], described['batch_size'])
 
 
+@functools.lru_cache(maxsize=64, typed=True)
 def poisson_profile(
     *, noise_multiplier: float, rate: float
 ) -> privacy_profiles.Profile:
@@ -241,6 +243,8 @@ def poisson_profile(
 
   y -> -y swaps P and Q, so one profile serves both directions. No other data
   have a larger H_E (docs/proofs_silos.md, proposition 1).
+
+  Results are cached: see `privacy_profiles.composed_epsilon`.
 
   Args:
     noise_multiplier: Std s of the noise on the sum of a batch, divided by the
@@ -279,6 +283,7 @@ def poisson_profile(
   return profile
 
 
+@functools.lru_cache(maxsize=64, typed=True)
 def convex_profile(
     *, noise_multiplier: float, rate: float
 ) -> privacy_profiles.Profile:
@@ -292,6 +297,8 @@ def convex_profile(
   q N(1, z^2) against N(0, z^2) with z = s / 2. This is the worse of the two
   directions, and it is used for both. So the bound also holds for a composition
   in which some rounds have one direction and some have the other.
+
+  Results are cached: see `privacy_profiles.composed_epsilon`.
 
   Args:
     noise_multiplier: Std s of the noise on the sum of a batch, divided by the
