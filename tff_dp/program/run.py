@@ -349,6 +349,9 @@ class Run:
         epsilon_budget=self.epsilon_budget,
         rounds_done=self.rounds_done,
         rounds_planned=self.rounds_planned,
+        num_params=outputs.num_params(
+            self.process.get_model_weights(self.state)
+        ),
     )
     guard = interrupts.InterruptGuard(
         lambda: display.say(

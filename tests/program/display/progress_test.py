@@ -12,6 +12,7 @@ from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import numpy as np
 
 from tff_dp.program.display import progress as progress_lib
 
@@ -133,6 +134,30 @@ class ProgressTest(parameterized.TestCase):
     display.round_done(1, seconds=1.0, epsilon=0.5)
     self.assertIn(' snr=0 ', stream.getvalue())
     self.assertEqual(stream.getvalue().count('cannot be told from noise'), 1)
+
+  @parameterized.parameters((18, 1.0), (4810, 0.247))
+  def test_ratio_that_noise_alone_reaches_is_explained(self, num_params, limit):
+    # 3 standard deviations of the estimate, here measured without a signal.
+    squares = np.random.default_rng(7).chisquare(num_params, 100_000)
+    ratios = np.sqrt(np.maximum(squares / num_params - 1, 0))
+    self.assertBetween(np.mean(ratios > limit), 1e-4, 1e-2)
+    for ratio, is_explained in ((0.99 * limit, True), (1.01 * limit, False)):
+      stream = io.StringIO()
+      display = progress_lib.Progress(
+          'plain',
+          delta=1e-5,
+          epsilon_budget=None,
+          rounds_done=0,
+          rounds_planned=2,
+          num_params=num_params,
+          stream=stream,
+      )
+      display.released({'aggregator/snr': ratio}, [])
+      display.close()
+      self.assertEqual(
+          f'Noise alone gives 0 to about {limit:.2g}:' in stream.getvalue(),
+          is_explained,
+      )
 
   def test_bar_in_a_notebook_is_one_line_of_the_output(self):
     shown = []

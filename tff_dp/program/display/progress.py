@@ -21,11 +21,6 @@ _SECONDS_BETWEEN_LINES = 60.0
 _SECONDS_BEFORE_REBUILD_SHOWS = 3.0
 _SECONDS_BETWEEN_REFRESHES = 2.0
 _SNR = 'snr'
-_SNR_MEANS = (
-    'snr: the norm of the signal of one round over that of its noise. 0 says that'
-    ' one round alone cannot be told from noise, which is usual: the model is'
-    ' made of the sum of many rounds'
-)
 _SIGNAL_TO_NOISE = f'aggregator/{_SNR}'
 # Width of a terminal or notebook that does not state its width.
 _COLUMNS = 80
@@ -46,6 +41,7 @@ class Progress:
       epsilon_budget: float | None,
       rounds_done: int,
       rounds_planned: int,
+      num_params: int | None = None,
       stream: TextIO | None = None,
       clock=time.monotonic,
   ):
@@ -61,6 +57,7 @@ class Progress:
       rounds_done: Number of rounds done in earlier processes of this run.
       rounds_planned: 1-based index of the last round that plan and budget allow
         and the caller asks for.
+      num_params: Number of weights with noise, `None` if unknown.
       stream: Stream to write to. Default: stderr, or the cell's output in a
         notebook.
       clock: Function that returns seconds, for tests.
@@ -79,6 +76,8 @@ class Progress:
     self._epsilon_budget = epsilon_budget
     self._rounds_planned = rounds_planned
     self._first_round = rounds_done + 1
+    # Three standard deviations of the estimate in a round without a signal.
+    self._snr_of_noise = (18 / num_params) ** 0.25 if num_params else 0.0
     self._last_line = -math.inf
     self._start = clock()
     self._latest: dict[str, float] = {}
@@ -169,9 +168,20 @@ class Progress:
     for name in (_SIGNAL_TO_NOISE, *shown):
       if name in metrics:
         self._latest[name.rpartition('/')[2]] = metrics[name]
-    if metrics.get(_SIGNAL_TO_NOISE) == 0 and not self._has_explained:
+    ratio = metrics.get(_SIGNAL_TO_NOISE, math.inf)
+    if ratio <= self._snr_of_noise and not self._has_explained:
       self._has_explained = True
-      self.say(_SNR_MEANS)
+      self.say(self._snr_means())
+
+  def _snr_means(self) -> str:
+    subject = '0'
+    if self._snr_of_noise:
+      subject = f'Noise alone gives 0 to about {self._snr_of_noise:.2g}: this'
+    return (
+        'snr: an estimate of the norm of the signal of one round over that of its'
+        f' noise. {subject} says that one round alone cannot be told from noise,'
+        ' which is usual: the model is made of the sum of many rounds'
+    )
 
   def close(self) -> None:
     """Ends the bar. May be called twice."""
