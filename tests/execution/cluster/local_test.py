@@ -8,6 +8,7 @@ Ray and Dask themselves are in `engines_test`.
 import concurrent.futures
 import functools
 import threading
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -25,6 +26,7 @@ from tests.oracle import poisoned
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp.execution import cluster
+from tff_dp.execution.cluster import context as context_lib
 from tff_dp.execution.cluster import engine as engine_lib
 from tff_dp.program import training
 from tff_dp.statement import declarations
@@ -367,6 +369,20 @@ class ClusterContextTest(parameterized.TestCase):
     settings = {'engine': engine_lib.LocalEngine(), 'num_shards': 1, **settings}
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       cluster.create_cluster_context(**settings)
+
+  @parameterized.parameters(
+      dict(num_shards=0),
+      dict(max_retries=-1),
+      dict(default_num_clients=-1),
+      dict(max_clients_per_call=0),
+      dict(load_clients='module'),
+  )
+  def test_bad_values_start_no_cluster(self, **settings):
+    engine = mock.Mock()
+    with mock.patch.dict(context_lib._ENGINES, dask=engine):
+      with self.assertRaises(_checks.ArgumentError):
+        cluster.create_cluster_context('dask', **{'num_shards': 1, **settings})
+    engine.assert_not_called()
 
 
 def _secrets(aggregator) -> set[bytes]:

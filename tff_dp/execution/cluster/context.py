@@ -311,7 +311,11 @@ def create_cluster_context(
     ClusterError: A local Ray would be open to others, or this process is
       connected to a Ray cluster at another address.
   """
+  # Before a cluster starts.
   _checks.integer_at_least(1, num_shards=num_shards)
+  _checks.integer_at_least(0, max_retries=max_retries)
+  _checks.integer_at_least(0, default_num_clients=default_num_clients)
+  _checks.integer_at_least(1, max_clients_per_call=max_clients_per_call)
   if load_clients is not None and not _LOADER.fullmatch(load_clients):
     raise _checks.ArgumentError(
         'load_clients', load_clients, "'module:function', or None"

@@ -95,7 +95,7 @@ class History(Sequence):
     }
 
   def restore(self, saved: Mapping[str, int]) -> None:
-    """Keeps the rows of a checkpoint, and cuts later rows off the file.
+    """Keeps the rows of a checkpoint, and drops later ones, in the file too.
 
     Args:
       saved: Result of `save`, or `EMPTY`.
@@ -103,7 +103,7 @@ class History(Sequence):
     Raises:
       PrivacyRefusedError: If the rows in the file have changed.
     """
-    self._ends, self._checksum = array.array('q'), 0
+    self._ends, self._checksum, self._unsaved = array.array('q'), 0, []
     # Opened a second time: a buffered file would close the kept descriptor.
     with open(self._path, 'rb') as file:
       while self._size < saved[_BYTES]:
