@@ -180,6 +180,8 @@ class IsrlTest(parameterized.TestCase):
     plan = toy.plan_of(_one_pass)
     with self.assertRaisesRegex(_checks.ArgumentError, "member='other'"):
       plan.event(member='other')
+    with self.assertRaisesRegex(_checks.ArgumentError, "member='other'"):
+      plan.epsilon(member='other')
     # Each pays for itself.
     with self.assertRaisesRegex(_checks.ArgumentError, 'member=None'):
       plan.event()

@@ -202,7 +202,7 @@ class SiloPlan(plan_base.PlanOfSilos):
 
   def _one(self, member: Optional[str]) -> str:
     """Returns the name of a silo, by default of the only one."""
-    if member is None and len(self.silos) > 1:
+    if member not in self.silos and (member is not None or len(self.silos) > 1):
       raise _checks.ArgumentError(
           'member', member, f'one of the silos, {sorted(self.silos)}'
       )
@@ -232,7 +232,7 @@ class SiloPlan(plan_base.PlanOfSilos):
           self.epsilon(delta=delta, num_rounds=num_rounds, member=name)
           for name in self.silos
       )
-    counts = self._accounted(member, num_rounds)
+    counts = self._accounted(self._one(member), num_rounds)
     if not any(counts):
       return 0.0
     if self.voids:
