@@ -62,13 +62,13 @@ _MOST_FILES = {
     'dp-ftrl --mechanism honaker': 18,
     'dp-ftrl --mechanism blt': 21,
     'shuffle': 24,
-    'shuffled-check-in': 24,
+    'shuffled-check-in': 26,
     'random-check-in': 24,
     'random-allocation': 27,
-    'cyclic-allocation': 33,
-    'isrl': 15,
-    'dp-fedavg': 16,
-    'draw-and-discard': 16,
+    'cyclic-allocation': 35,
+    'isrl': 17,
+    'dp-fedavg': 17,
+    'draw-and-discard': 18,
 }
 _BUDGET = 2.0
 
