@@ -82,7 +82,7 @@ def _initial_weights(get_weights, constraint) -> tff.Computation:
     )
 
   trainable = initial_weights.type_signature.result.trainable
-  dtypes = [np.dtype(tensor.dtype) for tensor in tff.structure.flatten(trainable)]
+  dtypes = [np.dtype(part.dtype) for part in tff.structure.flatten(trainable)]
   if any(dtype != np.float32 for dtype in dtypes):
     raise _checks.ArgumentError(
         'model',
@@ -110,7 +110,8 @@ def build_client_work(
       `without_metrics` for none.
 
   Raises:
-    ArgumentError: If the model or the optimizer is not one of TFF, or if the model cannot read batches of its `input_spec`.
+    ArgumentError: If the model or the optimizer is not one of TFF, or if the
+      model cannot read batches of its `input_spec`.
   """
   check_model(model_fn)
   check_optimizer(client_optimizer=client_optimizer)

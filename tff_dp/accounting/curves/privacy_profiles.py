@@ -135,11 +135,11 @@ def raised(epsilons: np.ndarray, probability) -> np.ndarray:
 def subsampled(profile: Profile, probability: float) -> Profile:
   """Returns the profile of the mixture (1 - p) Q + p P against Q.
 
-  Results are cached. With probability p, the output has the distribution P instead of Q. The result
+  With probability p, the output has the distribution P instead of Q. The result
   is p delta(ln(1 + (E - 1) / p)), where delta is `profile` and E =
   exp(epsilon). Exact if `profile` is exact: the module's H_E of the mixture is
   sum_o max(p (P(o) - Q(o)) - (E - 1) Q(o), 0), which equals p H_{1 + (E - 1) /
-  p}(P || Q).
+  p}(P || Q). Results are cached: see `composed_epsilon`.
 
   Args:
     profile: Profile of P against Q.
