@@ -111,7 +111,7 @@ class WorkerTest(parameterized.TestCase):
       # The attack: any address of the machine leads to it.
       with socket.create_connection(('127.9.9.9', port), timeout=60):
         pass
-      cohorts = absltest.mock.Mock(identity=dict)
+      cohorts = absltest.mock.Mock(num_clients=None)
       # pylint: disable-next=protected-access
       said = training._completed(None, cohorts).not_covered
     self.assertIn('listens on all interfaces', said)

@@ -340,7 +340,7 @@ class ClusterContextTest(parameterized.TestCase):
 
   def test_the_statement_names_what_lies_in_the_cluster(self):
     declared = declarations.Declarations(not_covered='the weather')
-    cohorts = absltest.mock.Mock(identity=dict)
+    cohorts = absltest.mock.Mock(num_clients=None)
     complete = functools.partial(training._completed, declared, cohorts)  # pylint: disable=protected-access
     with execution.create_sync_in_process_context():
       self.assertIs(complete(), declared)
