@@ -380,7 +380,9 @@ def losses_of(pmf) -> tuple:
   np = importlib.import_module('numpy')
   # pylint: disable=protected-access
   if hasattr(pmf, '_loss_probs'):  # Its dense form may have very many points.
-    points, probs = map(np.array, zip(*sorted(pmf._loss_probs.items())))
+    pairs = sorted(pmf._loss_probs.items())
+    points = np.array([point for point, _ in pairs], np.int64)
+    probs = np.array([prob for _, prob in pairs], np.float64)
   else:
     probs = pmf._probs
     points = pmf._lower_loss + np.arange(len(probs))

@@ -73,6 +73,12 @@ class PartsTest(absltest.TestCase):
       )
 
 
+  def test_the_server_is_where_it_should_be(self):
+    sizes = dataclasses.replace(gpu.DRY, server_device='GPU:7')
+    with self.assertRaisesRegex(_checks.ArgumentError, 'server_tf_device='):
+      list(gpu.rounds(sizes))
+
+
 class CommandTest(absltest.TestCase):
 
   def test_a_case_that_ends_its_process_is_left_out(self):

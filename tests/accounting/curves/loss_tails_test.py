@@ -81,6 +81,11 @@ class LossTailsTest(parameterized.TestCase):
       (found,) = tails.deltas([epsilon])
       self.assertAlmostEqual(found / delta, 1, delta=1e-6)
 
+  def test_no_finite_loss(self):
+    tails = loss_tails.LossTails(pld_pmf.SparsePLDPmf({}, 0.5, 1.0, True))
+    self.assertEqual(tails.epsilon(0.5), math.inf)
+    self.assertEqual(tails.deltas(np.array([0.0, 2.0])).tolist(), [1.0, 1.0])
+
   def test_infinite_loss_above_delta(self):
     tails = loss_tails.LossTails(_PMFS['infinite'])
     self.assertEqual(tails.epsilon(0.0999), math.inf)

@@ -120,16 +120,20 @@ class ProgressTest(parameterized.TestCase):
     self.assertEqual(found[: len(kept)], kept)
     self.assertContainsSubset(found, said)
 
-  def test_plain_line_of_a_round_below_its_noise(self):
-    stream = io.StringIO()
-    display = progress_lib.Progress(
+  def _plain(self, stream, **settings) -> progress_lib.Progress:
+    return progress_lib.Progress(
         'plain',
         delta=1e-5,
         epsilon_budget=None,
         rounds_done=0,
         rounds_planned=1,
         stream=stream,
+        **settings,
     )
+
+  def test_plain_line_of_a_round_below_its_noise(self):
+    stream = io.StringIO()
+    display = self._plain(stream)
     display.released({'aggregator/snr': 0.0}, [])
     display.round_done(1, seconds=1.0, epsilon=0.5)
     self.assertIn(' snr=0 ', stream.getvalue())
@@ -143,15 +147,7 @@ class ProgressTest(parameterized.TestCase):
     self.assertBetween(np.mean(ratios > limit), 1e-4, 1e-2)
     for ratio, is_explained in ((0.99 * limit, True), (1.01 * limit, False)):
       stream = io.StringIO()
-      display = progress_lib.Progress(
-          'plain',
-          delta=1e-5,
-          epsilon_budget=None,
-          rounds_done=0,
-          rounds_planned=2,
-          num_params=num_params,
-          stream=stream,
-      )
+      display = self._plain(stream, num_params=num_params)
       display.released({'aggregator/snr': ratio}, [])
       display.close()
       self.assertEqual(

@@ -357,8 +357,9 @@ class _Tilted:
 def _log_moments(
     law: Law, interval: float, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns (ln sum_i p_i exp(r l_i), bound on its rounding error) per rate r.
+  """Returns log-moments of a loss, and bounds on their rounding errors.
 
+  The log-moment at rate r is ln sum_i p_i exp(r l_i); one for each of `rates`.
   Here l_i are the losses of `law`, and p_i their probabilities. The exponent of
   each term that matters is off by a few roundings of its size. The bound holds
   for the exponent of each of these terms, too.

@@ -67,7 +67,7 @@ class LossTails:
 
   @functools.cached_property
   def _upper(self) -> np.ndarray:
-    """Entry k is the probability of infinity and of the k largest losses."""
+    """Entry k: probability that a loss is infinite or one of the k largest."""
     return np.cumsum(np.append(self._infinite, self._above_zero()[2]))
 
   @functools.cached_property
@@ -89,9 +89,9 @@ class LossTails:
     return losses, _lower(probs, losses)
 
   def _above_zero(self) -> tuple[float, np.ndarray, np.ndarray]:
-    """Returns (interval, points, probs) of losses above 0, the largest first.
+    """Returns the losses above 0, the largest first: (interval, points, probs).
 
-    Other losses do not count for epsilon >= 0.
+    As in `_compat.losses_of`. Other losses do not count for epsilon >= 0.
     """
     interval, points, probs, _ = _compat.losses_of(self._pmf)
     is_counted = points > 0

@@ -428,9 +428,10 @@ class _Masses:
 
 
 class _Composition:
-  """Adaptive releases that share one profile, for many deltas.
+  """A number of adaptive releases, each with the same privacy profile.
 
-  `composed_epsilon` describes the arguments and the result of `epsilon`.
+  It composes them once, and `epsilon` reads the result at any delta. See
+  `composed_epsilon` for the arguments.
   """
 
   def __init__(self, profile, count, reverse, interval):

@@ -205,6 +205,16 @@ def _without_reordering(config_proto: bytes) -> bytes:
   return config.SerializeToString(deterministic=True)
 
 
+def _called_on(device: str, function, specs: list[tf.TensorSpec]):
+  """Returns a wrapped function that calls `function` on a device."""
+
+  def call(*tensors):
+    with tf.device(device):
+      return function(*tensors)
+
+  return tf.compat.v1.wrap_function(call, specs)
+
+
 class TracedFunction:
   """A function of flat lists of tensors that can be cancelled while it runs.
 
@@ -239,24 +249,19 @@ class TracedFunction:
       self.results = [values.skeleton_of(result) for result in results]
       return values.flatten(Struct([(None, result) for result in results]))
 
-    def flat_body_on_device(*tensors):
-      with tf.device(device):
-        return on_default(*tensors)
-
     with tf.device(None):
       self._function = tf.compat.v1.wrap_function(flat_body, specs)
+      self._device_of_call = device
       if any(t.dtype == tf.variant for t in self._function.outputs):
         # A result is where its function is, and an iterator where its dataset
         # is. A GPU would start the functions of the dataset with elements that
-        # are in the CPU's memory.
-        on_default, device_of_call = self._function, datasets.DATASET_DEVICE
-        self._function = tf.compat.v1.wrap_function(flat_body_on_device, specs)
-      else:
-        device_of_call = device
+        # are in the CPU's memory. So the CPU calls, and the device works.
+        self._function = _called_on(device, self._function, specs)
+        self._device_of_call = datasets.DATASET_DEVICE
     self._name = self._function.name.decode()
     self._num_outputs = len(self._function.outputs)
     self._variables = interpreting.variables
-    self.device, self._device_of_call = device, device_of_call
+    self.device = device
     # Only one run at a time may use the variables.
     self._turn = threading.Lock() if self._variables else _NO_LOCK
     self.seeded_operations = interpreting.seeded_operations
