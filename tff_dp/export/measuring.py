@@ -215,8 +215,8 @@ def _draw(initialize, next_computation, plan, seconds: float) -> _Drawn:
       for found in marked
   ):
     raise verification.Wrong(
-        'number or shapes of the marked values differ between first rounds from'
-        ' different states'
+        'the values that round 1 marks as noised differ in number or shape'
+        ' from one initial state to another'
     )
   return _Drawn(
       [np.stack(each) for each in zip(*marked)],

@@ -385,7 +385,7 @@ class SoundnessTest(parameterized.TestCase):
     # A delta0 for which no delta1 of the theorem is left.
     found = _by_bound(_Averaged(_Local(3.0, 1e-8), 100, 50), delta=1e-6)['rci']
     self.assertEqual(found.epsilon, math.inf)
-    self.assertIn('costs a delta', found.reason)
+    self.assertIn('needs a delta', found.reason)
 
   def test_nobody_takes_part(self):
     for event in (

@@ -200,7 +200,7 @@ class ApproximateRandomizerTest(parameterized.TestCase):
     e0, m = 0.05, 200_000
     d0 = 1e-13
     self.assertLess(m * (math.exp(e0) + 1) * d0, 0.1 * _DELTA)
-    with self.assertRaisesRegex(_NotApplicable, 'costs a delta') as caught:
+    with self.assertRaisesRegex(_NotApplicable, 'needs a delta') as caught:
       random_check_ins.theorem_3_2(
           local_epsilon=e0,
           num_slots=m,

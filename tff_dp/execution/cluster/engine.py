@@ -230,8 +230,8 @@ class Shards:
     if tries > self._max_retries:
       raise ClusterError(
           f'shard {shard} was tried {tries} times, and its worker was lost each'
-          f' time ({error}). A worker is also lost when it runs out of memory:'
-          ' then give the workers more, because smaller shards need as much'
+          f' time ({error}). A worker is also lost when it runs out of memory.'
+          ' Then give each worker more memory: smaller shards need as much'
       ) from error
 
 

@@ -251,9 +251,9 @@ def _total(
   # The cost is at least two delta1 per randomizer, for any epsilon.
   if 2 * num_randomizers * delta1 >= delta:
     raise privacy_profiles.NotApplicableError(
-        f'local_delta={d0:g} with local_epsilon={e0:g} costs a delta of at'
+        f'local_delta={d0:g} with local_epsilon={e0:g} needs a delta of at'
         f' least {2 * num_randomizers * delta1:.3g} for {num_randomizers}'
-        f' randomizers, and delta is {delta:g}'
+        f' randomizers, but delta is {delta:g}'
     )
   # The local guarantee holds, because d0 < delta1 < delta.
   best = e0

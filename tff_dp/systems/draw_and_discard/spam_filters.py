@@ -233,8 +233,8 @@ def calibrate_spam_filter(
       raise _checks.ArgumentError(
           'fraction_threshold',
           fraction_threshold,
-          'a larger threshold: too many honest updates reach this one in every'
-          ' weight',
+          'a larger threshold: in too many honest updates, every weight'
+          ' reaches this one',
       )
     threshold, bound = float(fraction_threshold), cut
     num_refused = int(np.sum(fresh > cut))
