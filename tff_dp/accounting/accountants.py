@@ -102,8 +102,9 @@ def epsilon(
   deltas, if epsilon is large.
 
   Args:
-    event: The event. Its noise is stated for zero-out (see the top of this
-      module).
+    event: The event. The noise multipliers in it are for zero-out: noise std
+      over the bound on one contribution. Only events of protocols name another
+      relation.
     delta: Target delta, in the open interval (0, 1).
     method: Accountant to use: 'exact', 'pld' or 'rdp'.
     neighboring_relation: Relation to account under. Events stated for zero-out
@@ -112,8 +113,8 @@ def epsilon(
   Raises:
     PrivacyRefusedError: If the method cannot account for the event under the
       relation.
-    TypeError: If `event` is not a `DpEvent`, or if it has an event of a
-      protocol that no rules cover.
+    TypeError: If `event` is not a `DpEvent`, or if there are no rules for an
+      event of a protocol in it.
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   if protocol_accountant.has_protocol_events(event):
@@ -154,8 +155,9 @@ def delta(
   Exact for method 'exact', an upper bound for the other methods.
 
   Args:
-    event: The event. Its noise is stated for zero-out (see the top of this
-      module).
+    event: The event. The noise multipliers in it are for zero-out: noise std
+      over the bound on one contribution. Only events of protocols name another
+      relation.
     epsilon: Target epsilon, finite and at least 0.
     method: Accountant to use: 'exact', 'pld' or 'rdp'.
     neighboring_relation: Relation to account under. Events stated for zero-out
@@ -164,8 +166,8 @@ def delta(
   Raises:
     PrivacyRefusedError: If the method cannot account for the event under the
       relation.
-    TypeError: If `event` is not a `DpEvent`, or if it has an event of a
-      protocol that no rules cover.
+    TypeError: If `event` is not a `DpEvent`, or if there are no rules for an
+      event of a protocol in it.
   """
   _checks.non_negative(epsilon=epsilon)
   if protocol_accountant.has_protocol_events(event):
@@ -203,8 +205,8 @@ def loss(event: dp_accounting.DpEvent) -> composition.Loss:
   `loss(event).epsilon(delta)` is the `epsilon` of the method 'pld'.
 
   Args:
-    event: The event, without events of protocols. Its noise is stated for
-      zero-out.
+    event: The event, without events of protocols. The noise multipliers in it
+      are for zero-out.
 
   Raises:
     PrivacyRefusedError: If method 'pld' cannot account for the event.
@@ -365,8 +367,8 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
         f"dp_accounting's accountant for method={method!r} does not know"
         f' {run_events.kinds([(leaf, 1)])} under {relation} adjacency',
         why='without its distribution, no epsilon can be computed',
-        way_out=f'method={other!r}, or an event that bounds it, which for a'
-        ' noise tree is'
+        way_out=f'method={other!r}, or another event that is an upper bound.'
+        ' For a noise tree this is'
         ' GaussianDpEvent(noise_multiplier / sqrt(squared_sensitivity))',
     )
 

@@ -275,10 +275,10 @@ def create_native_context(
 
 
 def set_sync_in_process_context(**arguments) -> in_process.InProcessContext:
-  """Makes a new synchronous in-process context TFF's default for this thread.
+  """Installs a new synchronous in-process context as this thread's default.
 
-  A default that an earlier call made in this thread is closed, and this one is
-  closed when the thread ends. Other threads keep theirs.
+  A default from an earlier call in this thread is closed. The new context is
+  closed when the thread ends. Other threads keep their contexts.
 
   Args:
     **arguments: Arguments of `create_sync_in_process_context`.
@@ -299,12 +299,12 @@ def set_default_context(
     max_clients_per_call: int | None = None,
     log_path=None,
 ) -> in_process.InProcessContext | NativeContext:
-  """Makes a new context TFF's default for this thread, and returns it.
+  """Creates a context, installs it as this thread's default, and returns it.
 
-  Call it once in a thread, before its first computation, because TFF keeps a
-  stack of contexts per thread. A default that an earlier call made in this
-  thread is closed, and this one is closed when the thread ends. Other threads
-  keep theirs.
+  TFF keeps a stack of contexts per thread. So call this once in each thread,
+  before the thread's first computation. A default from an earlier call in this
+  thread is closed. The new context is closed when the thread ends. Other
+  threads keep their contexts.
 
   Args:
     kind: 'in_process' for computations inside this process, on any device, or
@@ -440,7 +440,7 @@ class _Owner:
 
 
 def install_default(context):
-  """Makes a context TFF's default for this thread, and returns it.
+  """Installs a context as TFF's default for this thread, and returns it.
 
   See `set_default_context`, which also makes the context.
   """

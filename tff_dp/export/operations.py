@@ -162,7 +162,8 @@ def all_nodes(graph_def) -> Iterator[tuple[str, Any]]:
 def named_functions(node) -> list[str]:
   """Returns the names of the functions that a node may call.
 
-  Among them is the name of its operation, which may be a function.
+  A node may call the functions that its attributes name. Its operation may be a
+  function, too. So the name of the operation is always in the list.
   """
   return [
       *(place.name for place in graph_defs.function_attributes(node)), node.op

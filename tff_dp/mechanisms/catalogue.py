@@ -91,8 +91,8 @@ def build(
     workload: Map from the noised sums of the rounds to the model, see
       `workloads`. Default: the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
-    complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
-      empty rounds, before the next one begins.
+    complete_trees: Whether 'tree' and 'honaker' extend a tree by virtual rounds
+      before the next tree begins, see `Mechanism`.
 
   Raises:
     ArgumentError: If the name or an option is out of range, or if the mechanism

@@ -159,14 +159,14 @@ def compare(
     names: Names of the mechanisms. Default: all.
     num_bands: Number of bands of 'banded' and 'banded-inverse'.
     num_buffers: Number of buffers of 'blt'.
-    error: Error by which rows are ordered and parameters are optimised: 'max'
-      (`Row.max_error`) or 'mean' (`Row.rmse`).
-    workload: Map from the noised sums of the rounds to the model, see
-      `workloads`. Parameters are optimised for it. The errors in the rows are
-      always for the prefix sum.
+    error: Error to minimise: 'max' (`Row.max_error`) or 'mean' (`Row.rmse`).
+      The rows are in the order of this error.
+    workload: Linear map from the noised sums of the rounds to the model, see
+      `workloads`. Parameters are optimised for the model's noise. But the
+      errors in the rows are always for the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
-    complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
-      empty rounds, before the next one begins.
+    complete_trees: Whether 'tree' and 'honaker' extend a tree by virtual rounds
+      before the next tree begins, see `Mechanism`.
     progress: Function that is called with the name of each mechanism before it
       is built.
 
@@ -238,12 +238,12 @@ def best(
     names: Names of the mechanisms to consider. Default: all.
     num_bands: Number of bands of 'banded' and 'banded-inverse'.
     num_buffers: Number of buffers of 'blt'.
-    workload: Map from the noised sums of the rounds to the model, see
-      `workloads`. Parameters are optimised for it. The errors are always for
-      the prefix sum.
+    workload: Linear map from the noised sums of the rounds to the model, see
+      `workloads`. Parameters are optimised for the model's noise. But the
+      errors in the rows are always for the prefix sum.
     restart_every: Number of rounds per tree, or `None` for one tree.
-    complete_trees: Whether 'tree' and 'honaker' fill up a tree, as if with
-      empty rounds, before the next one begins.
+    complete_trees: Whether 'tree' and 'honaker' extend a tree by virtual rounds
+      before the next tree begins, see `Mechanism`.
     progress: Function that is called with the name of each mechanism before its
       row of `compare` is built.
 

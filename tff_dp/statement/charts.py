@@ -130,7 +130,8 @@ def draw_spent(
     epsilons: Finite epsilons of the run so far.
     delta: Delta of the epsilons.
     budget: The budget, which is drawn as a line. `None` draws no line.
-    whose: Phrase that says whose epsilon it is, such as unit and relation.
+    whose: Phrase for the label of the axis that says whom epsilon protects,
+      such as 'per client, zero-out'.
   """
   axes.plot(*epsilons, label='spent', **_axes.style(0))
   if budget is not None:

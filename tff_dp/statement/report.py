@@ -259,7 +259,7 @@ def _without_chance(amplification: Mapping[str, Any]) -> Optional[str]:
 
 
 def whose(content: Mapping[str, Any]) -> str:
-  """Returns whose epsilon the headline states, as a short phrase."""
+  """Returns a phrase for whom epsilon protects: 'per client, zero-out'."""
   if content['points']['guarantee'].get('groups'):
     return 'of the group that pays most'
   relation = content['neighboring_relation'].replace('_', '-')

@@ -231,7 +231,7 @@ def alike(part: Part, interval: float) -> Loss:
 
 
 def together(parts: Sequence[Part], *, interval: float | None = None) -> Loss:
-  """Returns the loss of all parts together. Upper bound.
+  """Returns the joint privacy loss of all parts. Upper bound.
 
   Args:
     parts: Parts in any order.
@@ -270,10 +270,10 @@ def _laws(part: Part, interval: float) -> Laws:
 
 
 def compose(first, second):
-  """Returns the composition of two distributions.
+  """Returns the composition of two privacy-loss distributions.
 
-  `None` stands for a distribution that hides almost nothing, among the
-  arguments and as the result.
+  A distribution may be `None`, as an argument or as the result. `None` means
+  that almost all loss is infinite.
   """
   if first is None or second is None:
     return None

@@ -77,7 +77,9 @@ class Hops:
     )
 
   def profile(self) -> privacy_profiles.Profile:
-    """Returns the profile for replace-one, which composes with other profiles.
+    """Returns the privacy profile for replace-one, from the two hops.
+
+    It may be composed with other profiles.
 
     Upper bound: the minimum of away(e1) + exp(e1) back(e2) over some splits of
     epsilon into e1 + e2.

@@ -220,7 +220,8 @@ class TracedFunction:
 
   Attributes:
     device: Device of kernels that are not bound to another one.
-    results: Skeletons of the values that it returns.
+    results: Skeletons of the returned values: their structures without the
+      tensors, see `values.skeleton_of`.
     seeded_operations: Names of the random operations with a fixed seed.
   """
 

@@ -135,11 +135,13 @@ OPERATIONS = EXACT | _ROUNDED
 
 
 def is_listed(node, operations: Set[str]) -> bool:
-  """Returns whether a node is a listed operation on numbers or bools only.
+  """Returns whether a node's operation is on a list, and its types are allowed.
+
+  The allowed types are numbers and bools.
 
   Args:
     node: Node of a graph.
-    operations: Names of the listed operations.
+    operations: The list: names of operations, such as `EXACT`.
   """
   if node.op not in operations:
     return False

@@ -103,18 +103,20 @@ def round_profile_by_cohort(
     clone_probability: float | None = None,
     num_categories: int | None = None,
 ) -> privacy_profiles.Profile:
-  """Returns the profile of one round, by published results if d0 = 0.
+  """Returns the profile of one round, averaged over the number of reports.
+
+  The bound is published for a randomizer with delta d0 = 0.
 
   Upper bound: sum_k Bin(n, g)(k) (k / n) D_k(ln(1 + (n / k)(E - 1))). Here E =
   exp(epsilon), n is the number of clients and g the check-in rate. D_k is the
   profile of k shuffled reports (arXiv:2012.12803). Everyone sees the number k
   of reports. Given k, the target is among the k with probability k / n
   (arXiv:2206.03151, theorem 1, where the text of the proof has g instead). The
-  distribution of k is the same for both neighbours. Values of k are taken
-  together in blocks: k / n is taken at the largest k of a block, and D_k at its
-  smallest k. In both tails D_k is taken at k = 1, and in the upper tail k / n
-  counts as 1. The result is slightly looser than `round_profile`. For
-  arguments and errors see `round_profile`.
+  distribution of k is the same for both neighbours. To save time, the values of
+  k are summed in blocks. For all k of a block, k / n is replaced by its value
+  at the largest k, and D_k by D_k at the smallest k. In both tails D_k is
+  replaced by D_1, and in the upper tail k / n by 1. The result is slightly
+  looser than `round_profile`. For arguments and errors see `round_profile`.
   """
   _check(num_clients, check_in_rate)
   shuffling.clone_rule(

@@ -67,9 +67,9 @@ def round_profile(
 
   Upper bound: sum_c Bin(n - 1, pc)(c) D_c(eps), where D_c is the profile of `c`
   clones and a target (arXiv:2012.12803, theorem 3.2, evaluated numerically, and
-  docs/proofs_shuffling.md, section 7, for `num_categories`). Values of c are
-  taken together in blocks, and all of a block count as its smallest c, because
-  D_c decreases in c. The tails of the sum are bounded, too, not left out.
+  docs/proofs_shuffling.md, section 7, for `num_categories`). To save time, the
+  values of c are summed in blocks. All c of a block count as the smallest one,
+  because D_c decreases in c. The tails of the sum are bounded and included.
 
   Args:
     local_epsilon: Epsilon e0 of the randomizer.

@@ -17,10 +17,11 @@ _MECHANISMS = ('independent', 'tree', 'honaker', 'banded', 'blt')
 
 
 def dp_ftrl(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of the mechanism with the smallest mean error.
+  """Returns the `offers.Offer` of the DP-FTRL mechanism with the least error.
 
-  Only mechanisms that keep few copies of the model are considered, see
-  `mechanisms.best`.
+  The error is the root mean square over the rounds (`Row.rmse`). Only
+  mechanisms whose state has few copies of the model are considered, see
+  `max_state_copies` of `mechanisms.best`.
   """
   schedule = setting.schedule
   participations = schedule.max_participations

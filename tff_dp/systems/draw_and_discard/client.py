@@ -65,12 +65,13 @@ class ClientComputations(NamedTuple):
   Attributes:
     data_type: Type of the client's data.
     key: Computation that returns the secret key of the client's coin and noise,
-      int64 of shape [2]. The key never leaves the client. With `client_keys`
-      the computation's argument is the client's data. Else it has none.
+      int64 of shape [2]. The key never leaves the client. If `build` was called
+      with `client_keys`, the computation's argument is the client's data.
+      Otherwise it has no argument.
     draw: Computation of (key, round) that returns a pair. The first entry is
-      the number of the drawn instance, int32 of shape [1]. The second entry is
-      for the server: the same number, or an empty tensor if the server does not
-      ask for it.
+      the number of the drawn instance, int32 of shape [1]. The client keeps it.
+      The second entry goes to the server. It is the same number, or an empty
+      tensor if the server's strategy does not use it.
     instance: Computation of (sequence of one instance) that returns the
       instance, float32 of shape [p].
     move: Computation of (instance, data) that takes the client's step, without

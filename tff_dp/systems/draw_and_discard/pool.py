@@ -33,7 +33,7 @@ _ORDER, _PLACE = range(2)
 
 
 class Pool(NamedTuple):
-  """State of the server. Nothing in it comes from data without noise.
+  """State of the server. It depends on clients only through noised reports.
 
   Attributes:
     instances: Models, float32 of shape [models, p].

@@ -223,12 +223,16 @@ def renyi_per_square(
 ) -> tuple[np.ndarray, float]:
   """Returns (max over s of D_alpha(f || f moved by s) / s^2, mass left out).
 
-  Upper bound for 1 <= s <= largest_shift and both directions. D_alpha is the
-  Renyi divergence of order alpha inside a window in which f and the moved f
-  have mass. The first result has one number for each order. The second bounds
-  the probability that one coordinate is outside of the window. A shift by a
-  vector s costs at most the first result times ||s||^2. If the table is hardly
-  wider than 2 largest_shift, the results are infinity and 1.
+  Both results are upper bounds, for 1 <= s <= largest_shift and both
+  directions.
+
+  The first result has one number for each order alpha. D_alpha is the Renyi
+  divergence inside a window in which both f and the moved f have mass. So a
+  shift by a vector s costs at most the first result times ||s||^2.
+
+  The second result bounds the probability that one coordinate is outside of the
+  window. There is no window if `law` has at most 2 largest_shift + 2 tabulated
+  values. The results are then infinity and 1.
 
   Args:
     law: Distribution f of each coordinate.
@@ -343,9 +347,8 @@ def table(law: IntegerLaw, *, mean: float) -> Table:
   if len(law.probs) > _MOST_DRAWN:
     raise _checks.ArgumentError(
         'law',
-        f'{len(law.probs)} likely values',
-        f'noise with at most {_MOST_DRAWN} likely values: choose a coarser'
-        ' grid',
+        f'noise with {len(law.probs)} tabulated values',
+        f'at most {_MOST_DRAWN} of them: choose a coarser grid (fewer steps)',
     )
   weights, _ = _weights(law)
   likely = np.flatnonzero(weights)

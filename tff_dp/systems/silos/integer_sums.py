@@ -79,7 +79,7 @@ def epsilon(
 def part(
     event: record_events.SumDpEvent, num_rounds: int
 ) -> composition.Part:
-  """Returns the sums that contain a record, as a part of a composition.
+  """Returns one `Part` of a composition for all sums that contain a record.
 
   Upper bound, like `epsilon`. The divergences of the sums add up even if other
   results are released between the sums.
