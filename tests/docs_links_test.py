@@ -7,9 +7,7 @@ Nothing is fetched: of an address in the net only its form is looked at.
 """
 
 import collections
-import contextlib
 import importlib
-import importlib.util
 import inspect
 import pathlib
 import pkgutil
@@ -21,6 +19,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 import tff_dp
+from tff_dp import systems
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PAGES = sorted([*_ROOT.glob('*.md'), *_ROOT.glob('docs/**/*.md')])
@@ -29,6 +28,10 @@ _LINK = re.compile(r'\]\(([^)\s]+)\)')
 _CODE = re.compile(r'`([^`\n]+)`')
 _BLOCK = re.compile(r'^```.*?^```$', re.MULTILINE | re.DOTALL)
 _TAG = re.compile(r'<(?!!--|/?(?:details|summary|sub|sup|br)\b)[a-zA-Z][^>\n]*>')
+# What code about this library may begin with, apart from `tff_dp`.
+_HEADS = frozenset(tff_dp.__all__).union(
+    module.name for module in pkgutil.iter_modules(tff_dp.__path__) if module.ispkg
+)
 # Their names are on the pages of others.
 _ELSEWHERE = frozenset({'tff_dp', 'tff_dp.plans', 'tff_dp.systems'})
 
@@ -88,7 +91,7 @@ def _anchors(text: str) -> set[str]:
 def _is_stale(code: str) -> bool:
   """Says whether code begins with a name of ours that does not exist."""
   head, *rest = re.match(r'[\w.]*', code)[0].strip('.').split('.')
-  if head in tff_dp.__all__:
+  if head in _HEADS:
     head = f'tff_dp.{head}'
   if not rest or head.partition('.')[0] != 'tff_dp':
     return False
@@ -97,10 +100,44 @@ def _is_stale(code: str) -> bool:
     pkgutil.resolve_name(name)
   except (AttributeError, ImportError):
     # What belongs to another stack cannot be loaded here, only looked for.
-    with contextlib.suppress(ImportError):
-      return importlib.util.find_spec(name) is None
-    return True
+    parts = name.split('.')
+    if parts[1] in systems.FOLDERS:
+      parts.insert(1, 'systems')
+    module, parent = (
+        _ROOT.joinpath(*where).with_suffix('.py') for where in (parts, parts[:-1])
+    )
+    return not module.exists() and not (
+        parent.exists() and f'class {parts[-1]}(' in parent.read_text()
+    )
   return False
+
+
+def _leads_to_its_new_name(code: str) -> bool:
+  """Says whether an old name of a package raises an error with the new one."""
+  try:
+    pkgutil.resolve_name(f'tff_dp.{code.removeprefix("tff_dp.")}')
+  except ImportError as error:
+    return 'it is now tff_dp.' in str(error)
+  except AttributeError:
+    return False
+  return True
+
+
+def _stale_codes(prose: str) -> list[str]:
+  """Returns the names of ours that do not exist, each once."""
+  return [code for code in dict.fromkeys(_CODE.findall(prose)) if _is_stale(code)]
+
+
+def _stale_changes(prose: str) -> list[str]:
+  """Returns the names that a changelog says exist, and that do not exist.
+
+  A name may be old if an entry says that it is gone, stands under "Removed", or
+  if the name's error has the new one.
+  """
+  text = re.sub(r'^### Removed\n.*?(?=^##|\Z)', '', prose, flags=re.M | re.S)
+  entries = re.split(r'^(?=- |#)', text, flags=re.M)
+  kept = '\n'.join(entry for entry in entries if not re.search(r'\bgone\b', entry))
+  return [code for code in _stale_codes(kept) if not _leads_to_its_new_name(code)]
 
 
 def _problems(page: pathlib.Path) -> list[str]:
@@ -119,10 +156,8 @@ def _problems(page: pathlib.Path) -> list[str]:
       found.append(f'{target} leads nowhere')
     elif url.fragment and url.fragment not in _anchors(other.read_text()):
       found.append(f'{target} has no such anchor')
-  # What changed may be gone.
-  if page.stem != 'CHANGELOG':
-    codes = dict.fromkeys(_CODE.findall(prose))
-    found += [f'`{code}` does not exist' for code in codes if _is_stale(code)]
+  stale = _stale_changes if page.stem == 'CHANGELOG' else _stale_codes
+  found += [f'`{code}` does not exist' for code in stale(prose)]
   # A browser shows nothing for it.
   found += [
       f'{tag} is taken for a tag; put it into backquotes'
@@ -149,6 +184,8 @@ class DocsLinksTest(parameterized.TestCase):
       ('[x](https://nowhere)', 'https://nowhere is no address'),
       ('`tff_dp.accounting.none`', '`tff_dp.accounting.none` does not exist'),
       ('`program.none(1)`', '`program.none(1)` does not exist'),
+      ('`plans.none`', '`plans.none` does not exist'),
+      ('`dp_ftrl.flower.None`', '`dp_ftrl.flower.None` does not exist'),
       ('<z, v>', '<z, v> is taken for a tag; put it into backquotes'),
   )
   def test_says_what_is_wrong(self, markdown, problem):
@@ -156,6 +193,19 @@ class DocsLinksTest(parameterized.TestCase):
     (folder / 'other.md').write_text('# Other')
     (folder / 'page.md').write_text(f'# Page\n\n{markdown}\n')
     self.assertEqual(_problems(folder / 'page.md'), [problem])
+
+  def test_changelog_has_old_names_only_of_what_is_gone(self):
+    folder = pathlib.Path(self.create_tempdir().full_path)
+    page = folder / 'CHANGELOG.md'
+    page.write_text(
+        '# Changelog\n\n### Added\n- `plans.none` is new.\n'
+        '- `plans.other` is\n  gone.\n- `accounting.SiloBudget` is in silos.\n\n'
+        '### Removed\n- `plans.removed`.\n\n### Fixed\n- `plans.fixed`.\n'
+    )
+    self.assertEqual(
+        _problems(page),
+        ['`plans.none` does not exist', '`plans.fixed` does not exist'],
+    )
 
   @parameterized.parameters(
       ('A `name()`, and more', 'a-name-and-more'),

@@ -306,7 +306,8 @@ class NamesTest(parameterized.TestCase):
   def test_an_old_name_leads_to_the_new_one(self, package, name):
     place = _lazy.moved_names()[package][name].partition(',')[0].split('.')
     with self.assertRaisesRegex(ImportError, f'now tff_dp.{place[0]}'):
-      getattr(importlib.import_module(f'tff_dp.{package}'), name)
+      where = package if package == 'tff_dp' else f'tff_dp.{package}'
+      getattr(importlib.import_module(where), name)
     # The longest prefix that is a module, then attributes.
     found = importlib.import_module('tff_dp')
     for index, part in enumerate(place):

@@ -88,7 +88,7 @@ def __getattr__(name: str):
     value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
     globals()[name] = value
     return value
-  raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  raise _lazy.unknown(__name__, name)
 
 
 def __dir__():

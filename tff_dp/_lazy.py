@@ -31,7 +31,7 @@ def names(
 
   def getattr_(name: str) -> Any:
     if name not in homes:
-      raise _unknown(package, name)
+      raise unknown(package, name)
     if name in on_tff:
       # pylint: disable-next=g-import-not-at-top
       from tff_dp import _compat
@@ -55,7 +55,7 @@ def moved(package: str) -> Callable[[str], Any]:
   """
 
   def getattr_(name: str) -> Any:
-    raise _unknown(package, name)
+    raise unknown(package, name)
 
   return getattr_
 
@@ -63,13 +63,14 @@ def moved(package: str) -> Callable[[str], Any]:
 def moved_names() -> dict[str, dict[str, str]]:
   """Returns package -> {name of an earlier version: its full name now}.
 
-  Packages and full names lack the leading `tff_dp.`.
+  Packages and full names lack the leading `tff_dp.`. The names of `tff_dp`
+  itself stand under 'tff_dp'.
   """
   path = pathlib.Path(__file__).with_name('moved_names.json')
   return json.loads(path.read_text(encoding='utf-8'))
 
 
-def _unknown(package: str, name: str) -> Exception:
+def unknown(package: str, name: str) -> Exception:
   """Returns the error about a name that a package does not have."""
   text = f'module {package!r} has no attribute {name!r}'
   where = moved_names().get(package.removeprefix('tff_dp.'), {}).get(name)
