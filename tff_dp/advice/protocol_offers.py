@@ -134,7 +134,7 @@ def offer(
     python: str,
     **fields: Any,
 ) -> offers.Offer:
-  """Returns the offer of a plan.
+  """Returns the `offers.Offer` of a plan.
 
   Args:
     setting: Known facts.

@@ -24,7 +24,7 @@ _HARDLY_MORE = 1.1
 
 
 def random_allocation(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer in which clients draw slots and the server adds noise."""
+  """Returns the `offers.Offer` of drawn slots, with noise of the server."""
   passes, slots = setting.num_passes, protocol_offers.slots(setting)
   protocol = protocols.RandomAllocation(
       slots, check_in_probability=offers.rate(setting, slots)
@@ -61,7 +61,7 @@ plan = tff_dp.AllocationPlan(protocol, noise_multiplier={noise!r},
 
 
 def cyclic_allocation(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer in which clients draw slots and noise is banded.
+  """Returns the `offers.Offer` of drawn slots, with banded noise.
 
   The slots of a client are multiples of a stride apart.
   """

@@ -31,7 +31,7 @@ _MOST_LOCAL_EPSILON = 10.0
 
 
 def fixed_window(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a fixed window, see `windows.FixedWindowCheckIn`.
+  """Returns the `offers.Offer` of `windows.FixedWindowCheckIn`.
 
   Each slot gives one report, so there are as many slots as reports.
   """
@@ -66,7 +66,7 @@ def fixed_window(setting: offers.Setting) -> offers.Offer:
 
 
 def sliding_window(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a sliding window: clients wake one after the other.
+  """Returns the `offers.Offer` of a sliding window: clients wake in turn.
 
   Raises:
     DoesNotFitError: If there are fewer clients than reports in the run.
@@ -126,7 +126,7 @@ def _winners(setting, system, protocol, empty: float, **fields) -> offers.Offer:
 
 
 def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a coin per client and round, behind a shuffler."""
+  """Returns the `offers.Offer` of one coin per client and round."""
   protocol = shuffled.ShuffledCheckIn(
       setting.rounds, offers.rate(setting, 1), setting.population
   )
@@ -149,7 +149,7 @@ def shuffled_check_in(setting: offers.Setting) -> offers.Offer:
 
 
 def local_reports(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of averaged check-ins without amplification."""
+  """Returns the `offers.Offer` of averaged check-ins without amplification."""
   passes, slots = setting.num_passes, setting.rounds_per_pass
   protocol = windows.AveragedCheckIn(slots, setting.population)
   return _check_ins(

@@ -17,12 +17,12 @@ _LEARNING_RATE = 0.001
 
 
 def draw_and_discard(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of draw and discard with Gaussian noise.
+  """Returns the `offers.Offer` of draw and discard with Gaussian noise.
 
   The error of the offer is sqrt(k / B) s, for k instances, B reports in a round
   and noise of std s in a report, in clip norms. It is the noise of the mean
-  model over its move in a round. For the mean of B reports it would be
-  s / sqrt(B).
+  model, divided by the distance that this model moves in a round. The error of
+  the mean of B reports would be s / sqrt(B).
 
   The mean of k instances moves by 1/k of a step with every update. Each
   instance is a chain of updates back to the first model, and gets one of k

@@ -13,7 +13,7 @@ from tff_dp.systems.sampling import plan as plan_lib
 
 
 def dp_fedavg(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a server that draws clients by secret coins."""
+  """Returns the `offers.Offer` of a server that draws clients by coins."""
   plan = plan_lib.SamplingPlan(
       population=setting.population,
       clients_per_round=setting.reports_per_round,

@@ -21,7 +21,7 @@ _GRIDS = (128, 1024, 8192)
 
 
 def isrl(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer in which every silo adds all noise for its own records.
+  """Returns the `offers.Offer` of silos that add all noise for their records.
 
   The batch of a silo is all its records. Smaller batches would give the mean
   the same noise, or slightly more.
@@ -72,7 +72,7 @@ print(silos.account_noise(sampling, num_records={records},
 
 
 def secure_sum(setting: offers.Setting) -> offers.Offer:
-  """Returns the offer of a secure sum with the integer noise of all silos.
+  """Returns the `offers.Offer` of a secure sum with noise of all silos.
 
   Raises:
     DoesNotFitError: If a silo has fewer records than rounds in which it sends,
