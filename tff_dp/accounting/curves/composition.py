@@ -68,7 +68,10 @@ class Part:
 
   @property
   def is_vacuous(self) -> bool:
-    """Whether the part hides too little to be composed with others."""
+    """Whether the part gives too little privacy to be composed with others.
+
+    Its profile is then 1 at epsilon 0, or `least_delta` is almost 1.
+    """
     at_zero = max(float(side(np.zeros(1))[0]) for side in self.directions)
     return at_zero >= 1 or self.least_delta > 1 - LEAST_HIDDEN
 
@@ -76,8 +79,9 @@ class Part:
   def least_delta(self) -> float:
     """Delta that remains for all events together, however large epsilon is.
 
-    The profile of each event is taken at `privacy_profiles.LARGEST_EPSILON`.
-    No total epsilon up to that value leaves less.
+    It is computed from the profile of one event at
+    `privacy_profiles.LARGEST_EPSILON`. At every total epsilon up to that value,
+    delta is at least as large.
     """
     largest = np.array([privacy_profiles.LARGEST_EPSILON])
     rest = max(float(side(largest)[0]) for side in self.directions)
@@ -214,7 +218,7 @@ def loss_sums_of(
 
 
 def alike(part: Part, interval: float) -> Loss:
-  """Returns the loss of one part, on a grid up to where little delta remains.
+  """Returns the loss of one part. The grid ends where little delta remains.
 
   Upper bound.
 

@@ -51,7 +51,7 @@ def right(epsilon: float, delta: float) -> float:
 
 
 def least_right(profile: Profile) -> float:
-  """Returns the smallest `right` over a profile's points, 1 if it has none."""
+  """Returns the smallest `right` over a profile's points, 1 without any."""
   return min((right(*point) for point in profile), default=1.0)
 
 
@@ -76,10 +76,10 @@ def true_positives(profile: Profile, false_positives: float) -> float:
 
 
 def searched(epsilon_at: Callable[[float], float]) -> Profile:
-  """Returns points (epsilon, delta) of a curve, mostly where it bounds best.
+  """Returns points (epsilon, delta) of a curve, mostly near the best bound.
 
-  The function `right` is small there. The points are in the order of their
-  epsilons.
+  The best bound is at the point where `right` is smallest. The points are in
+  the order of their epsilons.
 
   Args:
     epsilon_at: Function from a delta in (0, 1) to an epsilon that holds there.

@@ -46,9 +46,9 @@ class LocalReport:
       delta0) that hold for the report. Gaussian noise has many pairs, or none
       if delta is too small.
     is_pure: Whether there is exactly one pair and its delta0 is 0.
-    strong_clones: Pairs (name, value): further arguments for the bound by
-      clones in `systems.check_ins.shuffling`. They make it tighter. There are
-      none if nothing more is proven for this randomizer than for any other.
+    strong_clones: Pairs (name, value): arguments that make the bound by clones
+      in `systems.check_ins.shuffling` tighter. Empty if only the bound for all
+      randomizers is proven for this one.
     together: Function from a number of reports to one part that holds them all.
       `None` if the part follows from the profile.
   """

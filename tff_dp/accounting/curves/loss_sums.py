@@ -8,7 +8,7 @@ distributions p_i of the losses, for a rate r > 0,
 
     p_i(l) -> p_i(l) exp(r l) / M_i,   M_i = sum_l p_i(l) exp(r l),
 
-so that their sum lies mostly where the losses that matter are. With L the
+so that most of the mass of their sum is near the losses that matter. With L the
 tilted distribution of the sum and M the product of the M_i,
 
     delta(eps) = sum_{l > eps} M exp(-r l) L(l) (1 - exp(eps - l)),

@@ -17,8 +17,8 @@ REPLACE_ONE only from version 0.6 on.
 
 `leaves` flattens nested events.
 
-The events of protocols are of two families, which nest in one way: the event of
-a protocol has the event of one report as a field.
+Local events and protocol events are two families. A protocol event has the
+event of one report as a field, for example a local event.
 
 * A *local* event describes how one client randomizes its own report before the
   report leaves the device. It is stated for replace-one of the client's data.

@@ -160,8 +160,9 @@ class Certificate:
   def to_json(self) -> dict[str, Any]:
     """Returns the certificate as JSON types, with infinity as 'inf'.
 
-    `leaves`, `bound_asked_for` and `derived_sources` are left out. The
-    assumptions and the warnings, which come from them, are in it.
+    The fields `leaves`, `bound_asked_for` and `derived_sources` are left out.
+    The assumptions and the warnings, which are computed from these fields, are
+    included.
     """
     number = rounding.to_json_number
     return {

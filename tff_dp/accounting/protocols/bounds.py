@@ -232,10 +232,10 @@ def relation_for(
 
 
 def together(leaves: run_events.Leaves, method: str) -> Whole | None:
-  """Returns the loss of all leaves at once, `None` if no rules know it.
+  """Returns the joint loss of all leaves, `None` if no rules compute it.
 
-  Only rules of events for replace-one know such a loss, and it is for
-  replace-one.
+  The loss is for replace-one. Only events that are stated for replace-one have
+  rules that compute it.
 
   Args:
     leaves: Leaves of the event of the run.

@@ -9,9 +9,9 @@
 
 Events that are stated for replace-one compose with each other and with
 unsampled Gaussian and Laplace mechanisms under that relation. Other events of
-protocols hold under all relations. Poisson sampling at the server hides whether
-a client is in the data at all, under add-or-remove. No relation covers sampled
-events and events for replace-one, so these two do not compose.
+protocols hold under all relations. Events with Poisson sampling at the server
+are for add-or-remove. No relation covers both these events and events for
+replace-one, so the two do not compose.
 
 The accountant differs from its base class where the base class is wrong or
 varies by version:

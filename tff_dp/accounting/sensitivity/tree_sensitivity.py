@@ -302,13 +302,13 @@ class Tables:
   forbidden rounds, so the state keeps only the row s = 0. Its shape is
   [values of q, values of e].
 
-  The cap is the pattern's largest number of participations. If the separation
-  alone enforces the cap, more participations in a block never reduce the
-  largest sum. Two things are then left out:
+  The cap is the pattern's largest number of participations. Sometimes the
+  separation alone enforces the cap. Then more participations in a block never
+  reduce the largest sum, and the tables are smaller:
 
-  * An entry of a block, if a larger q has a value at least as large.
-  * All of a state but the maximum over q. No node is added over a state later,
-    so q is not needed.
+  * An entry of a block is left out if a larger q has a value at least as large.
+  * A state has only the maximum over q. No node is added over a state later, so
+    q is not needed.
   """
 
   def __init__(self, pattern: patterns.MinSeparationPattern):
@@ -332,7 +332,8 @@ class Tables:
     return self._start
 
   def value(self, state: np.ndarray) -> int:
-    """Returns S2 of the rounds of a state, however far the last gap reaches."""
+    """Returns S2 of the rounds of a state. The last gap may end after them.
+    """
     return int(state[:, -1].max())
 
   def after(

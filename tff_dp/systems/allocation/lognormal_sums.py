@@ -29,7 +29,7 @@ may be far smaller than that noise. Two classes bound it nevertheless:
 * `LargeTerm` takes one X above a limit, whose mass is known to all digits, and
   the sum of the other terms. A rounding error is then multiplied by that mass.
 
-Section 4.8 of the same page has the proofs.
+docs/proofs_check_ins.md, section 4.8, has the proofs.
 """
 
 import math

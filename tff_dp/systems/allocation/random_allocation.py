@@ -43,7 +43,8 @@ of E, called a rung, has a grid of its own.
 Mass that wraps around and rounding errors are bounded and added. The grid does
 not resolve a delta below `_LEAST_OVER_ROUNDING` times the rounding error. Such
 a delta comes from the tails of `lognormal_sums`. The rounding error of a tail
-is a share of the tail itself. Section 4 of the same page has the proofs.
+is a share of the tail itself. docs/proofs_check_ins.md, section 4, has the
+proofs.
 """
 
 import dataclasses

@@ -351,11 +351,13 @@ def block_masses(
 
 
 class Cells(NamedTuple):
-  """The possible views of an adversary who does not know the crowd, without y.
+  """Views of an adversary who does not know the crowd, apart from `y`.
 
-  A cell is one view: the number s of reports of either type, and the number of
-  other clients that may be clones. y is the number of reports of type 0. The
-  module's docstring explains types, clones, and a target that is in or out.
+  A cell is one pair that the adversary may see: the number s of reports of
+  either type, and the number of other clients that may be clones. In addition
+  the adversary sees y, the number of reports of type 0, which the cells leave
+  out. The module's docstring explains types, clones, and a target that is in or
+  out.
 
   Attributes:
     sizes: The value s >= 1 of each cell, ascending, shape [cells]. Cells with

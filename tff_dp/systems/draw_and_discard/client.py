@@ -15,12 +15,13 @@ The unit is the client's whole data set, so the *mean* gradient is clipped, and
 a client with more examples moves the model no further. A gradient that is not
 finite counts as zero. A client without examples sends B + noise.
 
-Coins and noise come from 128 bits of the machine that runs the client, fresh in
-every run. No seed reaches them. With `client_keys` they follow instead from a
-secret key of the client and from the round, and the noise also from the
-un-noised model. If a round is repeated on the same data and instances, each
-client then sends the same report bit for bit, which reveals nothing more. If
-the un-noised model differs, all noise is different.
+By default, coins and noise come from 128 bits of the machine that runs the
+client, fresh in every run, and no seed can change them. With `client_keys`,
+coins follow from a secret key of the client and from the round. The noise
+follows from these two and from the un-noised model. If a round is repeated on
+the same data and instances, each client then sends the same report bit for bit,
+which reveals nothing more. If the un-noised model differs, all noise is
+different.
 
 Source: arXiv:1807.04369, section 3.
 """

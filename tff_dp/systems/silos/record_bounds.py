@@ -7,7 +7,7 @@
 | none | messages | *Exact*: as if the record were in every batch |
 | none | opened sums | the noise that is promised (`integer_plans`) |
 | subsampling | Poisson batches | [derived] proposition 1 of the page below |
-| subsampling | batches of fixed size | as convexity |
+| subsampling | batches of fixed size | the sources of convexity |
 | convexity | sampled batches | arXiv:1807.01647, theorem 2; arXiv:2106.08567 |
 
 docs/proofs_silos.md proves the [derived] bounds and the conclusions from the

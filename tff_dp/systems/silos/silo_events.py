@@ -144,8 +144,8 @@ def joint_noise_multiplier(noise_multipliers: Sequence[float]) -> float:
 def uses_of(counts: Mapping[SiloEvent, int]) -> set[Uses]:
   """Returns the different `Uses` of the records.
 
-  A `Uses` says how often each kind of message uses a record. Records that are
-  in the ranges of the same messages share one.
+  A `Uses` says how often each kind of message uses a record. All records that
+  are in the ranges of the same messages have the same `Uses`.
 
   Args:
     counts: Number of times that each message was sent.
