@@ -207,7 +207,7 @@ def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
 
 
 def unordered_datasets(dataset) -> Iterator[str]:
-  """Yields names of the operations by which a dataset may change its order.
+  """Yields the names of operations that may change the order of a dataset.
 
   These are shuffles, random choices, and operations that need not keep the
   order: those with `deterministic=False`, as an argument or as an option. The

@@ -61,10 +61,10 @@ def _is_no_asset_line(record: logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def without_log_of_tensorflow():
-  """Drops what this thread logs in Python as TensorFlow, in its block.
+  """Drops this thread's records of TensorFlow's Python logger in its block.
 
-  For an attempt that may fail: TensorFlow logs the stack of every operation
-  before it raises. TFF_DP_DEBUG=1 leaves the log as it is.
+  Use it around an attempt that may fail, because TensorFlow logs the stack of
+  every operation before it raises. With TFF_DP_DEBUG=1 nothing is dropped.
   """
   thread = threading.get_ident()
   logger = logging.getLogger('tensorflow')

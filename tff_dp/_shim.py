@@ -340,7 +340,7 @@ class _Watcher(importlib.abc.MetaPathFinder):
 
 
 def after_import(name: str, then) -> None:
-  """Calls `then()` right after the import of a module, or now if it is there.
+  """Calls `then()` right after a module is imported, or now if it already is.
 
   Args:
     name: Name of the module. A second call with the same name, before the

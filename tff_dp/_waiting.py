@@ -3,7 +3,8 @@
 """Shows on a terminal what the program is busy with, and for how many seconds.
 
 Imports, tracing and searches take many seconds each and cannot report progress,
-so a thread counts the seconds. Elsewhere than on a terminal nothing is written.
+so a thread counts the seconds. Nothing is written to a stream that is not a
+terminal.
 """
 
 from collections.abc import Iterator

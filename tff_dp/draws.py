@@ -108,7 +108,7 @@ def missing_delta(epsilon: float) -> float:
 
 
 def counted(epsilon: float, delta: float) -> float:
-  """Returns an epsilon of the draws, given an epsilon of their distributions.
+  """Returns an epsilon that holds for the draws, given one for distributions.
 
   Args:
     epsilon: Epsilon of the distributions at delta.

@@ -55,8 +55,8 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   update, a client sends a bit: +1/2 if its norm is within the clip norm, -1/2
   if not. A client whose norm is not finite in float32 counts as zero, and so as
   within the clip norm. The clip norm depends only on noised bits of finished
-  trees. It changes only when a tree begins, and the scale of the noise with it.
-  If the noise of the rounds is independent, it changes in every round.
+  trees. The clip norm and the scale of the noise change only when a tree
+  begins. If the noise of the rounds is independent, they change in every round.
 
   `state`: `OrderedDict(release_id, key, is_key_insecure, round, tree_id,
   round_in_tree, digests, buffers, clip_norm, quantile)`. `quantile` is

@@ -309,7 +309,9 @@ def check_flat(value_type: tff.TensorType) -> None:
 
 
 def within_horizon(state, num_rounds: int):
-  """Returns the state. Computing it fails if all planned rounds are done.
+  """Returns the state, after an assertion that a planned round is left.
+
+  If all planned rounds are done, running the graph fails.
 
   Args:
     state: State with the number of finished rounds in `round`.

@@ -57,8 +57,8 @@ def advance(mechanism: mechanism_lib.Mechanism, tree_id, round_in_tree):
 def digest_of(key, digests, round_in_tree, *sums) -> tf.Tensor:
   """Returns 64 bits that depend on everything clients have sent in the run.
 
-  The result is a scalar int64, and secret: anyone with the key can test guesses
-  with it, and nobody else can.
+  The result is a scalar int64. It is secret: whoever has it and the key can
+  test guesses about the clients' data. Without the key nobody can.
 
   Args:
     key: Root key.
@@ -118,9 +118,9 @@ def next_noise(
 
   Draws have standard deviation 1. Some mechanisms complete a tree after its
   last round R, with virtual rounds that have noise and no data. The first round
-  of the next tree also adds the noise of all virtual rounds. If b_t is the sum
-  of the old tree's noise after t rounds, this is `b_{R + virtual} - b_R`. Then
-  only the noise of the root is left of the old tree.
+  of the next tree also adds the noise of all virtual rounds. Let b_t be the sum
+  of the old tree's noise after t rounds. The addition `b_{R + virtual} - b_R`
+  leaves only the noise of the old tree's root in the model.
 
   Args:
     mechanism: Mechanism that adds the noise of every round.

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Marks on noised values, so that a graph shows which noise protects it.
 
-An aggregator passes each noised value through `Release.mark`. It also marks
-values that look like random bits to anyone without the noise key, and no
-others. The mark is in the graph, with a fingerprint of all facts that the
-guarantee of the noise rests on, as the factory itself holds them. So one can
-inspect a process and find out which noise it adds, and which values leave
-without it (`program.certification`). The mark also names the plan of the
+An aggregator passes each noised value through `Release.mark`. It marks one
+other kind of value: a value that looks like random bits to anyone without the
+noise key. The mark is in the graph. It has a fingerprint of all facts that the
+guarantee of the noise rests on, taken from the fields of the factory. So
+`program.certification` can inspect a process and find out which noise it adds,
+and which values leave without noise. The mark also names the plan of the
 aggregator. This Python process remembers its latest plans by that name.
 """
 

@@ -15,9 +15,9 @@ evaluation:
   a function of the multiset: it shows how often each report came, and nothing
   else.
 
-In the field a shuffler, or secure aggregation, does this between the clients
-and the server. Here, as in every simulation with TFF, the runtime computes it
-in the clear. The types show the output of a real shuffler.
+In the field a shuffler, or secure aggregation, takes this step between the
+clients and the server. Here, as in every simulation with TFF, the runtime
+computes the step in the clear. The types show the output of a real shuffler.
 """
 
 import collections

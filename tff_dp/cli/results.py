@@ -79,7 +79,7 @@ def up(value: float | str) -> str:
 def rounded_down(value: float) -> str:
   """Returns `value` > 0 as text, rounded down.
 
-  It is for an epsilon that sets the noise.
+  Use it for an epsilon that sets the noise: a smaller one means more noise.
   """
   return rounding.rounded_up(value * (1 - 1e-6), digits=7)
 

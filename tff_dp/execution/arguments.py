@@ -75,7 +75,10 @@ class Shared:
     return self.value
 
   def leaves(self, client: int) -> None:
-    """Returns None, because each client needs its own copy of a dataset."""
+    """Returns None: a shared value cannot be joined in chunks.
+
+    Each client needs its own copy of a dataset in the value.
+    """
     del client
 
 
@@ -110,9 +113,9 @@ def bind(
       clients are not checked here, but in `ClientList.flat`.
     ValueError: If two lists of clients differ in length.
     UnsupportedComputationError: If a part is a data descriptor, which names
-      data and does not hold it. Also if a part is a single value, for the
-      server or for all clients, and its dataset cannot be used here, see
-      `values.from_python`.
+      data and does not hold it. Also if a value for the server, or one for all
+      clients, has a dataset that cannot be used here (see
+      `values.from_python`).
   """
   single, clients = {}, {}
   for node in nodes:

@@ -182,9 +182,10 @@ def allow_waiting_threads() -> None:
   """Lets TensorFlow run more operations at a time than there are cores.
 
   An operation that waits for a dataset holds a thread of the pool that all
-  workers share. With one thread per core, cores would then stay idle. This does
-  nothing if the user has chosen a number, or the runtime is already running. It
-  does not change the threads within an operation, on which results may depend.
+  workers share. With one thread per core, cores would then stay idle. The
+  function does nothing if the user has set the number of such threads, or if
+  the runtime is already running. It does not change the number of threads
+  within an operation, on which results may depend.
   """
   is_chosen = (
       tf.config.threading.get_inter_op_parallelism_threads()

@@ -57,9 +57,9 @@ def export_bundle(
     run: The `output_dir` of `program.train`.
     output: Directory for the bundle. It must be absent or empty.
     process: Process, built as for the run. It holds neither the state nor the
-      noise key of the run. If it would do more than compute, the bundle has no
-      process, and the manifest says why. Default: the process that the run has
-      kept.
+      noise key of the run. If it may do more than compute, such as write a file
+      (see `operations`), the bundle has no process, and the manifest says why.
+      Default: the process that the run has kept.
     model: Model of the run. The last weights of the run become its initial
       ones. It is needed for the functional model, and for predictions with the
       SavedModel.
@@ -68,11 +68,11 @@ def export_bundle(
 
   Raises:
     ArgumentError: If `run`, `output` or `odp_population` is not as described,
-      if process or model do not belong to the run, or if the model does more
+      if process or model do not belong to the run, or if the model may do more
       than compute.
     PrivacyRefusedError: If the process has a fixed key, or adds other noise
       than the plan of the run says. Also if the process that the run has kept
-      would do more than compute, or if On-Device Personalization cannot express
+      may do more than compute, or if On-Device Personalization cannot express
       the plan.
   """
   release = pathlib.Path(run) / 'release'

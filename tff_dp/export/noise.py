@@ -39,7 +39,8 @@ class Spread:
     least_stddev: The least such ratio of a single coordinate in a single
       decorrelated round.
     largest_stddev: The largest such ratio.
-    seen: Deviation that is detected with probability 0.999, in words.
+    seen: Smallest deviation that the tests detect with probability 0.999, in
+      words.
   """
 
   wrong: str

@@ -57,7 +57,10 @@ _OPERATORS = frozenset([
 
 
 class NotAllowedError(ValueError):
-  """Raised if a graph would do more than compute. The message says what."""
+  """Raised if a graph may do more than compute, such as write a file.
+
+  The message says what it may do.
+  """
 
 
 def check_computation(proto: Any) -> None:
@@ -263,8 +266,8 @@ class Expressions:
   def cone(self, scope: str, name: str) -> set[tuple[str, str]]:
     """Returns a node and all nodes that it is computed from in its scope.
 
-    This includes the nodes in functions that an attribute names, but not those
-    in a function that is itself a node's operation.
+    If an attribute of a node names a function, the nodes in that function are
+    included. If the operation of a node is a function, its nodes are not.
     """
     found, waiting = set(), [(scope, name)]
     while waiting:

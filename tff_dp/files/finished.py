@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tells whether the run in a directory is finished, without TensorFlow.
 
-The last file that a run writes to `secret/` says that the run is finished. From
-this file and `run.json`, a command can tell that nothing is left to do before
-it loads anything. The file is no source for a guarantee: `release/` has the
-statement.
+The last file that a run writes to `secret/` says that the run is finished. So a
+command can read this file and `run.json`, before it loads TensorFlow, and see
+that nothing is left to do. The file is no source for a guarantee: `release/`
+has the statement.
 """
 
 from collections.abc import Mapping

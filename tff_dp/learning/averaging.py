@@ -12,9 +12,10 @@ average. The average continues across restarts and needs one more vector of the
 model's size. It is post-processing of models that were released anyway, so it
 costs no privacy.
 
-Source: Kairouz et al., arXiv:2103.00039, section 4, for the uniform average. It
-is the only one with a guarantee: the regret of the online learner bounds its
-excess population risk if no client comes twice. The others are heuristics.
+Source: Kairouz et al., arXiv:2103.00039, section 4, for the uniform average.
+Only the uniform average has a guarantee: the regret of the online learner
+bounds its excess population risk if no client comes twice. The other averages
+are heuristics.
 """
 
 import abc
@@ -60,8 +61,8 @@ class UniformAverage(Average):
 class SuffixAverage(Average):
   """The mean of the last ceil(share n) of the models theta_1..theta_n.
 
-  n is the planned number of rounds. As long as none of these models is in the
-  average, the average after round t is the model theta_t.
+  n is the planned number of rounds. Before the first of these models, the
+  average after round t is the model theta_t alone.
 
   Attributes:
     share: Share of the models that are averaged, in (0, 1].

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Constraint sets that the model must stay in, as Euclidean projections.
 
-`allows_l1` says whether soft-thresholding followed by projection is the exact
-minimiser, over the set, of a linear term plus L1 plus a squared distance. For a
-product of intervals it is, because each coordinate is then a separate convex
-problem. For the centred ball it is, too, because the optimality conditions
-scale the thresholded point.
+With an L1 term, the server minimises a linear term plus L1 plus a squared
+distance over the set. It thresholds softly and then projects. `allows_l1` says
+whether this gives the exact minimiser. For a product of intervals it does,
+because each coordinate is a separate convex problem. For the centred ball it
+does, too, because the optimality conditions scale the thresholded point.
 """
 
 import abc

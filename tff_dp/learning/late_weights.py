@@ -23,10 +23,11 @@ class LateWeights(tff.framework.ConcreteComputation):
   """A computation without a parameter that needs no graph of the weights.
 
   It has the type, the results and the serialized form of an ordinary
-  computation. Only a call in a context of `tff_dp` that returns arrays at once is
-  another one: it calls `small`. The ordinary computation is made when something
-  needs it, such as a file, another computation that calls it, or another
-  context. Checked against TFF 0.87.0, whose base class reads the three private
+  computation. A call in a context of `tff_dp` that returns arrays at once runs
+  `small` instead, and puts the weights into its result. Everything else needs
+  the ordinary computation, for example a file, another context, or another
+  computation that calls it. The ordinary computation is built when it is first
+  needed. Checked against TFF 0.87.0, whose base class reads the three private
   attributes.
 
   Attributes:

@@ -74,9 +74,9 @@ class Sampler(abc.ABC):
         does not depend on it.
       dropout_rate: Share of the check-ins whose report is lost or late, at
         least the share that the protocol's guarantee counts on.
-      lost_winner: What happens if the client whose report a step should use
-        loses it. 'dummy' uses a report without data, and 'redraw' asks another
-        client of the same step. Neither depends on clients' data.
+      lost_winner: Rule for a step whose winner loses its report. 'dummy' uses a
+        report without data. 'redraw' asks another client of the same step.
+        Neither rule depends on clients' data.
     """
     _checks.integer_at_least(1, num_clients=num_clients)
     _checks.in_half_open(0, 1, dropout_rate=dropout_rate)

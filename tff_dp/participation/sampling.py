@@ -306,10 +306,10 @@ class ShuffledEpochs(Schedule):
     num_rounds: Number of rounds T.
     rounds_per_epoch: Number of rounds of one pass (an epoch). While the order
       stays the same, a client's turn comes again after this number of rounds.
-    epochs_per_shuffle: Number of epochs in the same order, `None` for all. The
-      population is then reshuffled every `rounds_per_epoch *
-      epochs_per_shuffle` rounds. The mechanism must restart there, and may
-      restart after other epochs, too. The plan checks this.
+    epochs_per_shuffle: Number of epochs in the same order, `None` for all. With
+      a number, the population is reshuffled every `rounds_per_epoch *
+      epochs_per_shuffle` rounds. The mechanism must restart at each reshuffle,
+      and may also restart after other epochs. The plan checks this.
   """
 
   num_rounds: int

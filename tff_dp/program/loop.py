@@ -96,8 +96,9 @@ class Loop:
       plan: Plan of the process. Default: the one that the process names.
       epsilon_budget: Budget at `delta`. The round that would exceed it is
         refused. Default: no budget.
-      declarations: Facts for the statement that only the caller knows. Unless
-        they say what is not covered, that is what a loop hands to its caller.
+      declarations: Facts for the statement that only the caller knows. By
+        default their `not_covered` names TFF's training metrics, which the loop
+        hands to its caller, and evaluations on data of clients in training.
 
     Raises:
       ArgumentError: If a value is not allowed, or if `output_dir` cannot be

@@ -18,11 +18,11 @@ Steps 5 to 7 come only when a checkpoint is due, and then for all rounds since
 the checkpoint before.
 
 So a process may be killed at any moment. The next process repeats the rounds
-since the checkpoint. With `train` they have the same cohorts and, on the same
-data, the same noise. With a `Loop` it is one round, and its cohort may be
-another. Nothing of these rounds had been released. A run never resumes from a
-checkpoint older than its last release. Files that grow with the rounds are only
-appended to.
+since the checkpoint. With `train` these rounds have the same cohorts and, on
+the same data, the same noise. With a `Loop` only one round is repeated, and it
+may have another cohort. Nothing of these rounds had been released. A run never
+resumes from a checkpoint older than its last release. Files that grow with the
+rounds are only appended to.
 """
 
 from collections.abc import Callable, Mapping, Sequence

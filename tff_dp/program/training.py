@@ -85,9 +85,9 @@ def train(
     *too_many: Must be empty: all other arguments are keyword-only.
     output_dir: Directory that is absent, empty, or holds this very run.
     delta: Target delta, in (0, 0.1]. Choose it below 1 / population. If the
-      plan protects the records of several parties, and parties have budgets and
-      deltas of their own, this delta belongs to the epsilon of the party that
-      pays most.
+      plan protects records of several parties (silos), each party may have its
+      own budget and delta. This delta is then for the largest epsilon of all
+      parties.
     plan: Plan of the process. Default: the one that the process names. You must
       pass the plan if it is a result of `with_availability`. You must also pass
       it if the aggregator was made in another Python process, or before

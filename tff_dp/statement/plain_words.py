@@ -108,7 +108,9 @@ def is_void(content: Mapping[str, Any]) -> bool:
 
 
 def is_verified(content: Mapping[str, Any]) -> bool:
-  """Returns whether no warning says that no process was checked.
+  """Returns whether the statement lacks the warning NOT VERIFIED.
+
+  The warning says that no process was checked against the plan.
 
   A statement that guarantees nothing has no such warning.
   """

@@ -280,8 +280,8 @@ def create_cluster_context(
   trusted like the server.
 
   Args:
-    engine: 'dask', 'ray' or an `Engine`, which the context closes when it is
-      closed.
+    engine: 'dask', 'ray' or an `Engine`. Closing the context also closes the
+      engine.
     num_shards: Number of parts into which the clients of a round are cut.
       Results depend on it, as they depend on `max_concurrent_clients` in an
       in-process context. They do not depend on the number of workers.
@@ -290,8 +290,8 @@ def create_cluster_context(
       connection that this process already has.
     security: A `distributed.Security` with the certificates of the cluster, for
       'dask' only. With `None`, a connection to `address` uses the certificates
-      of Dask's configuration, if any, and a local cluster gets a new one.
-      Environment variables set Ray's TLS and token.
+      of Dask's configuration, if any, and a local cluster gets a new
+      certificate. Environment variables set Ray's TLS and token.
     load_clients: Loader 'module:function' that workers import. The function
       takes the id of a client and returns the client's data. A client's value
       is taken as an id if it is a string and the computation takes another

@@ -117,8 +117,7 @@ class Shards:
   Attributes:
     num_lost: Number of times that a shard lost its worker and was tried again.
     num_bytes_sent: Bytes of the shards and of the data that they share. Shared
-      data count once each time the engine is given them, not once for each
-      worker that they reach.
+      data count once for each `Engine.put`, however many workers they reach.
     num_bytes_received: Bytes of the results that were taken.
     waiting: Indices of the shards without a result.
     say: Function that receives reports on waiting and lost shards. Default: a

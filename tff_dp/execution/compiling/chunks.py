@@ -41,10 +41,11 @@ class Limits:
   """Conditions for clients to work at once on a device, not in a loop.
 
   Attributes:
-    max_bytes: Most bytes of all clients that work at once. A client counts with
-      the size of the model and of its results. The values in between take a few
-      times as much.
-    min_fitting: Fewest clients for which `max_bytes` must be enough.
+    max_bytes: Most bytes of all clients that work at once. Each client counts
+      as the size of the model plus the size of its results. The intermediate
+      values, which take a few times as much, are not counted.
+    min_fitting: If fewer clients than this fit into `max_bytes`, a loop is
+      used.
     min_of_worker: Fewest clients that a worker must have. For fewer, it does
       not pay to trace the graph, which takes a second or so.
     min_alike: Fewest clients in a stack, see `gather`.

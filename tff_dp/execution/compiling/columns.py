@@ -188,12 +188,12 @@ class Iterator:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Optional:
-  """An element of a sequence that may not exist.
+  """An element of a sequence, if the sequence is long enough to have it.
 
   Attributes:
     sequence: The sequence.
-    index: Index of the element, a scalar. The element exists if this is below
-      the number of elements.
+    index: Index of the element, a scalar. The element exists if the index is
+      below the number of elements.
   """
 
   sequence: Columns

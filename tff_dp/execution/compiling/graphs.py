@@ -11,8 +11,9 @@ graphs: it adds their nodes to a function that is called repeatedly, from
 several threads. So
 
 *   nodes that do not lead to an output are dropped, as in a session.
-*   variables are available only after the initialiser, so that a call starts
-  afresh, and calls stay calls (`_add_initializer`, `_make_calls_strict`).
+*   every read or write of a variable waits for the initialiser, so that a call
+  starts afresh (`_add_initializer`). Calls of functions start and end as a
+  whole (`_make_calls_strict`).
 *   variables get unique names, and lookup tables live for one call.
 *   functions are named by their content, because their names are known in the
   whole process.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The meaning of TFF's building blocks, for any kind of value.
 
-The same rules are used without data, to find out the operations of a
-computation (`schedule`), with tensors, inside the graphs that run it
-(`tracing`), and to follow clients' data (`program.data_flow`).
+Three modules use the same rules. `schedule` finds out the operations of a
+computation, without data. `tracing` builds the graphs that run it, with
+tensors. `program.data_flow` follows clients' data through it.
 """
 
 import dataclasses

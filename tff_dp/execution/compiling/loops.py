@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions of datasets in serialized graphs, turned into iterator loops.
 
-`Dataset.reduce` is one operation, `ReduceDataset`. Its kernel instantiates the
-function of a step again in every call, and an iterator copies the library of
-functions. For a small client either takes longer than its training. A `for`
-loop, which is a `ScanDataset` before a `ReduceDataset`, is already a
-`ReduceDataset` when it gets here (`scans`). Names and signatures of nodes stay.
+`Dataset.reduce` is one operation, `ReduceDataset`. In every call its kernel
+instantiates the function of a step again, and its iterator copies the library
+of functions. For a small client, each of the two takes longer than training.
+`scans` has turned each `for` loop, a `ScanDataset` before a `ReduceDataset`,
+into one `ReduceDataset` before. Names and signatures of nodes stay the same.
 """
 
 from collections.abc import Callable, Iterator

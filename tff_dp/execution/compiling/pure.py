@@ -11,9 +11,10 @@ client.
 
 In the loop over clients, every operation without a state is allowed. Draws,
 assertions, prints and lookups in tables run in the order of the walk. For all
-clients at once, only listed operations are allowed (`vectorized`). A graph with
-any other operation is refused. It then runs as it is, and its variables start
-anew for each client, as in a session of TFF (`graphs`).
+clients at once, only the operations in the lists of `vectorized` are allowed.
+This module refuses a graph with any other operation (`NotPlainError`). `graphs`
+then runs the graph as it is, with variables that start anew for each client, as
+in a session of TFF.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -50,7 +50,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Pick:
-  """One element of a struct, which is the input.
+  """One element of the input, which is a struct.
 
   Attributes:
     index: Index of the element.
