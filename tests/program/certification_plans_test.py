@@ -223,7 +223,7 @@ class PlanOfTheProcessTest(parameterized.TestCase):
         )
     )
     with self.assertRaisesRegex(
-        _checks.ArgumentError, 'no plan has made its aggregator'
+        _checks.ArgumentError, 'plan of its aggregator is not known'
     ):
       certification.certify(process)
     self.assertIs(certification.certify(process, plan).plan, plan)
@@ -231,7 +231,7 @@ class PlanOfTheProcessTest(parameterized.TestCase):
   def test_noise_of_clients_needs_the_builder_of_its_protocol(self):
     process = processes.fed_avg(aggregators.LocalRandomizerFactory(_SPHERE))
     with self.assertRaisesRegex(
-        _checks.ArgumentError, 'no plan has made its aggregator'
+        _checks.ArgumentError, 'plan of its aggregator is not known'
     ):
       certification.certify(process)
 

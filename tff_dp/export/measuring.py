@@ -335,8 +335,8 @@ def _check_central(drawn: _Drawn, next_computation, plan) -> str:
     else:
       raise verification.Wrong(
           f'a value of type {each.dtype} and shape {each.shape[1:]} is marked'
-          ' as noised, but only float32 vectors and scalars and the int64 digest'
-          ' can be'
+          ' as noised, but only float32 vectors, float32 scalars and the int64'
+          ' digest may be marked'
       )
   found = len(vectors), len(words), len(scalars)
   expected = 1, 1, int(_is_adaptive(plan))

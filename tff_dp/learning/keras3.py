@@ -550,7 +550,7 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
       raise _checks.ArgumentError(
           'model',
           f'{variable.path}: float8',
-          'no float8, whose scales are no weights to train; use another dtype'
+          'no float8, because its scales cannot be trained; use another dtype'
           ' policy or quantization, or freeze the layer',
       )
     if variable.dtype != 'float32':
@@ -573,8 +573,8 @@ def _check_weights(model: Any, call: _Call, frozen_as: str) -> None:
       raise _checks.ArgumentError(
           'model',
           f'{variable.path}: {variable.dtype}',
-          "frozen weights of NumPy's types; pass frozen_as='constants', or use"
-          " the dtype policy 'mixed_bfloat16'",
+          'frozen weights of a type that NumPy has; pass'
+          " frozen_as='constants', or use the dtype policy 'mixed_bfloat16'",
       )
   size = _num_bytes(call.frozen)
   if frozen_as == CONSTANTS and size > _MOST_CONSTANT_BYTES:

@@ -270,13 +270,13 @@ def _plan_of(flow) -> base.Plan:
   release = flow.releases[0]
   plan = release_marks.plan_of(release)
   if plan is None:
-    which = f'plan {release.plan}' if release.plan else 'plan'
+    which = f'plan {release.plan}' if release.plan else 'the plan'
     raise _checks.ArgumentError(
         'plan',
         None,
         'the plan of the process, as in train(process, clients, plan=plan,'
-        f' ...): no {which} has made its aggregator in this Python process by'
-        ' plan.aggregator(), or many other plans have made theirs since',
+        f' ...): {which} of its aggregator is not known here. Only the latest'
+        ' plans that called plan.aggregator() in this Python process are known',
     )
   return plan
 
@@ -304,8 +304,8 @@ def _check_release(flow, plan) -> release_marks.Release:
     raise _checks.PrivacyRefusedError(
         f'the process releases {len(flow.releases)} noised sums in a round',
         why='the epsilon of the plan is that of one noised sum in a round',
-        way_out='one aggregation of one structure, which is clipped as a whole;'
-        ' tff.aggregators.concat_factory keeps it whole',
+        way_out='aggregate one structure once, so that it is clipped as a'
+        ' whole; tff.aggregators.concat_factory makes one vector of it',
     )
   return flow.releases[0]
 

@@ -516,8 +516,8 @@ class SiloPlan(plan_base.PlanOfSilos):
           f'no ISRL-DP guarantee: {"; ".join(self.voids)}',
           why='the guarantee needs secret noise on every number that a silo'
           ' sends',
-          way_out='build the process without that; for metrics with noise,'
-          ' there are private_metrics',
+          way_out='build the process without these arguments; for metrics with'
+          ' noise, there are private_metrics',
       )
 
   def assumptions(

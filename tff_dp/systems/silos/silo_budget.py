@@ -60,7 +60,7 @@ class SiloLedger(budget.BudgetLedger):
       if what is not None:
         raise _checks.PrivacyRefusedError(
             f'{what}; {round_index - 1} of {self.num_rounds} rounds done',
-            why='everything that a silo sends is paid for by its own records',
+            why='the records of a silo pay for everything that the silo sends',
             way_out='leave this silo out of the later rounds with'
             ' plan.with_availability(...), or plan with more noise',
         )
