@@ -9,9 +9,9 @@ where n_t is the residual noise of the mechanism, for draws of variance 1. The
 divisor is the *expected* number of clients, never the number that reported. A
 short or empty round gets the full noise and the same divisor.
 
-g_t is exact. Each clipped update is rounded towards zero to a grid of at most
-2^-32 clip norms, by itself, and the results are added up in integers. So one
-client moves g_t by its own rounded update, whose norm is at most
+g_t is exact. Each clipped update is rounded separately, towards zero, to a grid
+of at most 2^-32 clip norms. The rounded updates are added up in integers. So
+one client moves g_t by its own rounded update, whose norm is at most
 `l2_norm_clip`. This holds for up to 2^30 clients, for any number of weights and
 for any order of the sum. (In a float32 sum, the others' rounding depends on
 whether the client is there: one client moves the sum of an adversarial cohort

@@ -57,7 +57,7 @@ def build_sum(
   It maps float32 vectors of length `num_params` at clients to
   `OrderedDict(total, num_reports)` at the server: the sum in units of `step`,
   int64 of shape [num_params], and the number of reports, int32. Each report is
-  rounded towards zero to multiples of `step`, by itself and before anything is
+  rounded separately, towards zero to a multiple of `step`, before anything is
   added. So a client's part of the sum depends on nobody else, and its norm is
   at most the norm of its report.
 

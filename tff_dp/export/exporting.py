@@ -60,9 +60,9 @@ def export_bundle(
       noise key of the run. If it may do more than compute, such as write a file
       (see `operations`), the bundle has no process, and the manifest says why.
       Default: the process that the run has kept.
-    model: Model of the run. The last weights of the run become its initial
-      ones. It is needed for the functional model, and for predictions with the
-      SavedModel.
+    model: Model of the run. The last weights of the run become the model's
+      initial weights. The bundle needs it for the functional model, and for
+      predictions with the SavedModel.
     odp_population: Name of the population for On-Device Personalization. `None`
       for no task configuration.
 

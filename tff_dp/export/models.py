@@ -88,7 +88,7 @@ def write_functional_model(
     weights: Mapping[str, np.ndarray],
     model: tff.learning.models.FunctionalModel,
 ) -> None:
-  """Writes the model, with the weights of the run as its initial ones.
+  """Writes the model, with the weights of the run as its initial weights.
 
   The written model has no metrics. Assign them after loading it.
 

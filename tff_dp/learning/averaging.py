@@ -110,7 +110,7 @@ def build_averaging_finalizer(
   It works with any finalizer of `tff.learning.models.ModelWeights` whose
   trainable weights are floats. `state`: `OrderedDict(finalizer, averaging)`,
   where `averaging` is the state of the average (see `averaged_weights`).
-  Measurements and hyperparameters are the ones of `finalizer`.
+  Measurements and hyperparameters come from `finalizer`.
 
   Args:
     finalizer: Finalizer that updates the model.

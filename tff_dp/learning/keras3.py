@@ -238,7 +238,7 @@ def assign_to_keras3(model: Any, weights: Any) -> None:
   Raises:
     ArgumentError: If `model` is not a built model of Keras 3, or if the weights
       do not fit it. Also if the run kept only a digest of its frozen weights,
-      and the model has other ones.
+      and the model has other frozen weights.
   """
   keras = _keras_of(model)
   call = _Call(keras, model)

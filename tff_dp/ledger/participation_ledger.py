@@ -128,7 +128,7 @@ class ParticipationLedger:
       run_id: Name of the run. A saved ledger cannot be loaded into another run.
         `None` draws a fresh name.
       salt: Secret bytes mixed into the hash of client ids. `None` draws fresh
-        ones. Give it only in tests.
+        bytes. Give a salt only in tests.
     """
     _checks.optional_integer_at_least(1, restart_every=restart_every)
     self._pattern = pattern

@@ -46,8 +46,8 @@ class Observed:
       or no round was counted.
     rate: Estimated rate of reports. `None` if no round was counted, or if the
       protocol has no `expected_rate`.
-    warning: Sentence about an assumption that is in doubt. `None` if none is,
-      or if there is no `rate`.
+    warning: Sentence about an assumption that is in doubt. `None` if no
+      assumption is in doubt, or if there is no `rate`.
   """
 
   num_rounds: int

@@ -191,7 +191,7 @@ class Protocol(abc.ABC):
 
   @property
   def assumptions(self) -> tuple[str, ...]:
-    """Assumptions beyond the ones of the accounting, one sentence each."""
+    """Assumptions that the accounting does not state, one sentence each."""
     return ()
 
   def describe(self) -> dict[str, Any]:

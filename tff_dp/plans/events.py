@@ -56,7 +56,7 @@ def read(path: str | os.PathLike) -> PlanRun:
 
   Raises:
     OSError: If the file cannot be read.
-    ArgumentError: If it is not such a file.
+    ArgumentError: If the file is not an `events.json`.
     PrivacyRefusedError: If the file states another value than its plan.
   """
   with blaming(path):

@@ -298,7 +298,7 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
   def expected_dummy_updates(self, population: int) -> Optional[float]:
     """Returns the expected number of steps that use a dummy's report.
 
-    Nobody checks in at such a step. Exact, if no report is lost (and for a
+    At these steps nobody checks in. Exact, if no report is lost (and for a
     sliding window, if the population is `num_rounds`). `None` for protocols
     without dummies.
 

@@ -88,7 +88,8 @@ def follow(
     computation: A function of values at server and clients.
     presence_is_public: Whether it is public who takes part, for example because
       only records are protected. Then a value that the server sends to all
-      participants, such as a 1 to be counted, does not count as their data.
+      participants, such as a 1 that is summed to count them, does not count as
+      their data.
   """
   block = computation.to_building_block()
   tracer = _Tracer(_NONE if presence_is_public else _OWN)

@@ -212,9 +212,9 @@ class Loop:
     """Runs the next round, and returns its output after saving it to disk.
 
     Args:
-      cohort: Ids of the clients of the round: any number of `eligible()` ones.
-        Do not choose them by looking at their data. Default: the plan's
-        schedule chooses, or the clients decide themselves.
+      cohort: Ids of the clients of the round: any number of the ids in
+        `eligible()`. Do not look at the clients' data to choose them. Default:
+        the plan's schedule chooses, or the clients decide themselves.
 
     Returns:
       The state, which is secret, and the metrics. TFF's metrics of clients'

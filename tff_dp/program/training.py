@@ -75,9 +75,9 @@ def train(
     process: Process that adds the noise of its plan, once in a round, to
       everything that comes from clients' data. Any other process is refused,
       see `certification.certify`. The builders of `tff_dp.learning` make such
-      processes. So do most of TFF's builders with `plan.aggregator()`. With a
-      schedule in the plan, the server chooses the clients of a round. With a
-      protocol in the plan, they decide themselves.
+      processes. Most of TFF's builders do, too, if they get
+      `plan.aggregator()`. With a schedule in the plan, the server chooses the
+      clients of a round. With a protocol in the plan, they decide themselves.
     clients: The population. Only `client_ids` and
       `create_tf_dataset_for_client(client_id)` are used. A plan with a
       protocol also takes its `ProtocolSource`, which can choose the sampler or

@@ -15,7 +15,7 @@ zeros and the other client, and H_E is the hockey-stick divergence (see
 `privacy_profiles`). For the reverse, the other client against the client, the
 same two profiles hold.
 
-Each hop composes by itself. In the first hop, the client's data give the first
+Each hop composes separately. In the first hop, the client's data give the first
 distribution of the pair in *every* release, whatever the earlier releases were.
 So the pair of distributions for removing a client dominates each release. The
 product of these pairs dominates all releases together (arXiv:2106.08567,

@@ -7,7 +7,7 @@ Rules are found by the exact type of an event. A foreign subclass may mean
 something else, and is refused.
 
 Every event has the bound 'none': the loss without amplification, if an
-adversary sees every report, or every noised sum, by itself.
+adversary sees every report, or every noised sum, separately.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -298,7 +298,7 @@ def without_protocol(
 ) -> Bound:
   """Returns the bound named 'none' for local reports, without amplification.
 
-  It is the loss if the adversary sees each report by itself.
+  It is the loss if the adversary sees each report separately.
 
   Args:
     report: Local guarantee of one report.

@@ -82,7 +82,7 @@ class Chunk:
   Attributes:
     clients: Index of each client in the list of all clients.
     leaves: Tensors and tables of each client, see `leaves.Leaves`. None if the
-      chunk is one client that runs by itself.
+      chunk is one client that runs alone.
     kind: Form of the clients' sequences, such as rows or batches.
     is_alike: Whether all clients run at once, see `stack`.
     num_bytes: Size of the data of all clients in bytes.

@@ -4,7 +4,7 @@
 
 Each graph is traced once for a worker. The types of a computation leave open
 any size that may change from call to call, such as the length of a batch. The
-graph leaves it open, too.
+graph leaves these sizes open, too.
 """
 
 from collections.abc import Callable

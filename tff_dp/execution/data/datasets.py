@@ -5,8 +5,9 @@
 A `tf.data.Dataset` can have state: the position of the random numbers of a
 `shuffle`, the elements that a `cache` has read, a variable. A second iteration
 continues where the first one stopped. TFF's own runtime gets a serialized copy
-without this state, so a computation is a function of its arguments. Here such a
-dataset is also copied for every use. All other datasets are used as they are.
+without this state, so a computation is a function of its arguments. Here a
+dataset with state is also copied for every use. All other datasets are used as
+they are.
 """
 
 import dataclasses

@@ -82,7 +82,7 @@ def refuse_python(nodes: Iterable, where: str) -> None:
     where: Name of their owner in the error.
 
   Raises:
-    UnsupportedComputationError: If there is such an operation.
+    UnsupportedComputationError: If a node calls a Python function.
   """
   for node in nodes:
     if node.op in PYTHON_OPERATIONS:

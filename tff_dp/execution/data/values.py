@@ -244,8 +244,8 @@ def _struct_from_python(value, type_spec, where) -> Struct:
 def element_from_python(value, type_spec, where):
   """Converts one element of a list, which stands for a sequence, to a value.
 
-  TFF casts elements to the type of the sequence. So does this function, but it
-  refuses a cast that changes a number by more than rounding.
+  TFF casts elements to the type of the sequence. This function casts them, too,
+  but refuses a cast that changes a number by more than rounding.
 
   Args:
     value: The element.

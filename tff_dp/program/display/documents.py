@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report and the picture of a run, made from its folder `release/` alone.
 
-So they cannot show anything that is not released.
+So the two files cannot show anything that is not released.
 """
 
 from collections.abc import Iterable, Sequence

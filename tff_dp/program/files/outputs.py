@@ -44,7 +44,7 @@ def read_model(path: os.PathLike, *, like: object = None) -> object:
 
   Raises:
     OSError: If the file cannot be opened, or is not a regular file.
-    ValueError: If the file does not hold such a model.
+    ValueError: If the file does not hold the weights of a model in this form.
   """
   path = pathlib.Path(path)
   if path.is_dir():

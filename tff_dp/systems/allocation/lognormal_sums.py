@@ -6,8 +6,8 @@ S = X_1 + ... + X_t. X = exp(g / sigma - 1/(2 sigma^2)) has mean 1, where g is
 standard normal. Under Q the t terms are independent copies of X. Under P one of
 the terms is drawn with weight X. Each X is replaced by a distribution on the
 grid {0, h, 2h, ...}: mass between two grid points is split between these points
-so that mass and mean stay the same. The new distribution is larger in convex
-order. So is the distribution of the sum.
+so that mass and mean stay the same. This makes the distribution of X, and the
+distribution of the sum, larger in convex order.
 
 The distribution of the sum under Q is a power of a Fourier transform, and under
 P a product of two transforms. The distribution under P could also be computed

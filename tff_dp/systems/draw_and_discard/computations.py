@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The federated computations of Draw and Discard.
 
-1. Every client draws the number of an instance, by itself, from its key.
+1. Every client draws the number of an instance from its own key.
 2. `tff.federated_select` gives the client that instance and no other.
 3. The client moves the instance, adds its noise and returns it (`client`).
 4. The reports are collected in one array. Their order means nothing.
@@ -55,7 +55,7 @@ def build_process(
     rules: Rules of the server.
     client_keys: Whether a client's coin and noise follow from its key, as for
       `build_draw_and_discard`, which also explains the other arguments.
-    server_seed: Seed of the server's coins, `None` for fresh ones.
+    server_seed: Seed of the server's coins, `None` for fresh coins.
     allow_unprotected_metrics: Whether to report sums without noise.
   """
   size = model.num_params

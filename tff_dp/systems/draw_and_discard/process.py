@@ -129,7 +129,7 @@ def build_draw_and_discard(
     client_keys: Whether a client derives its instance and its noise from a key
       in its data. A repeated round then gives the same reports, which
       `program.train` needs.
-    server_seed: Seed of the server's coins, `None` for fresh ones. The coins
+    server_seed: Seed of the server's coins, `None` for fresh coins. The coins
       protect nothing. Clients' noise has no seed.
     allow_unprotected_metrics: Whether to report loss, number of examples and
       refused labels without noise, under `not_covered`. It voids the plan's

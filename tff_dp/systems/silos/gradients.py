@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of single records, each computed by itself."""
+"""Gradients of single records, each computed separately."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Optional

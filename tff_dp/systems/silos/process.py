@@ -133,8 +133,8 @@ class SiloProcess(tff.learning.templates.LearningProcess):
       state: State as for `next`, after as many rounds as the ledger has.
       examples: Mapping from name to records, for the silos that are present.
       ledger: `process.plan.ledger(...)`. It is charged before anything is
-        computed, so a round that fails is paid for. After such a round continue
-        with `skip_round`.
+        computed, so a round that fails is paid for. After a failed round,
+        continue with `skip_round`.
 
     Raises:
       PrivacyRefusedError: If the ledger has another number of rounds than the
