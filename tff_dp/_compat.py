@@ -86,7 +86,8 @@ class Finding:
     found: Version or state that was found.
     expected: Version or state that was tested.
     status: Result of the comparison.
-    advice: Sentence on what to know or do, empty if `found` says it all.
+    advice: Sentence with an explanation or a remedy. Empty if `found` is
+      enough.
   """
 
   name: str

@@ -140,9 +140,10 @@ class Offer:
   """A system that fits, with nearly the least noise that epsilon allows.
 
   Attributes:
-    system: Name of the system, a key of `systems.offers()`.
-    variant: Variant of the system, in a few words.
-    trust: Phrase that says who is trusted, and with which data.
+    system: Name of the system, a key of `systems.offers()`, such as 'dp-ftrl'.
+    variant: Variant of the system, in a few words, such as 'blt, 3 buffers'.
+    trust: Phrase that says who is trusted, and with which data, such as 'the
+      server, with the updates and the noise'.
     unit: Unit of privacy.
     neighboring_relation: Relation under which epsilon holds.
     noise: Parameters of the noise, by name.
@@ -156,10 +157,12 @@ class Offer:
     bytes_up: Size of one report in bytes.
     bytes_down: Number of bytes that are sent to one participating client.
     model_copies: Number of model-sized vectors that the server keeps.
-    participation: Sentence that says who takes part.
+    participation: Sentence that says who takes part, such as 'Each client takes
+      part at most once in 400 rounds.'
     notes: Further remarks, such as on how the error was computed.
     assumptions: Assumptions of epsilon, one sentence each.
-    process: Name of the function that builds the process.
+    process: Name of the function that builds the process, such as
+      'tff_dp.dp_ftrl.build_dp_ftrl'.
     command: Words of a `tff-dp` command that states the epsilon, or empty.
     python: Lines of Python that print the epsilon.
   """

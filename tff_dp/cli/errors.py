@@ -248,7 +248,7 @@ def run(
   Args:
     command: Function from the words without `--debug` to an exit code.
     words: Words of the command line.
-    stopped: Text to print after Ctrl-C.
+    stopped: Text to print after Ctrl-C, such as 'interrupted'.
   """
   words = hyphenated(words)
   is_debug = _compat.is_debug() or _DEBUG in words

@@ -18,8 +18,9 @@ class UnsupportedComputationError(NotImplementedError):
   """A computation contains something that our contexts cannot run.
 
   Attributes:
-    construct: Name of the part that cannot run.
-    instead: Name of a part that works in its place.
+    construct: Part that cannot run, as a phrase, such as 'a data block'.
+    instead: Part that works in its place, such as 'an argument that holds the
+      data'.
   """
 
   def __init__(

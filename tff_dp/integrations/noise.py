@@ -95,7 +95,8 @@ def next_noise(
       from the key and a digest of these sums. So they must not depend on the
       order of the clients: a round that is repeated would draw other noise.
     num_params: Length of the noise. Default: the length of `total`.
-    domain: Name of the stream. Two streams of one key have independent noise.
+    domain: Name of the stream, such as 'value'. Two streams of one key have
+      independent noise.
   """
   digest = coins.subkey(
       state.key,

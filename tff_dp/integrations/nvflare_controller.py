@@ -81,7 +81,7 @@ class PlanController(ModelController):
         Default: `ServerRounds.clients_needed`.
       timeout: Seconds to wait for the replies of a round. A resumed round also
         waits that long for missing clients of its cohort.
-      task_name: Name of the task that clients get.
+      task_name: Name of NVFlare's task that clients execute.
       persistor_id: Id of a model persistor, which gets every released model. ''
         for none. The latest model is in `release/model.npz` in any case.
       epsilon_budget: See `server_rounds.ServerRounds`.

@@ -104,7 +104,8 @@ class ServerRounds:
         its checkpoint instead, and only compares names, shapes and types.
       output_dir: Directory that is absent, empty, or holds this very run.
       delta: Target delta, in (0, 0.1]. Choose it below 1 / population.
-      stack: Name of the stack that carries the messages, for the statement.
+      stack: Name of the stack that carries the messages, such as 'Flower', for
+        the statement.
       epsilon_budget: Budget at `delta`. The round that would exceed it is
         refused. Default: no budget.
       server_learning_rate: Factor of the noised mean before it is added to the

@@ -58,8 +58,10 @@ class Protocol(abc.ABC):
       protocols whose realised rate is public. Otherwise `None`.
     expected_loss: Share of lost reports that the protocol expects.
     credited_loss: Share of lost reports that the guarantee counts on.
-    trust: Phrase that names who is trusted, and with which data.
-    adversary: Phrase that lists everything the adversary sees.
+    trust: Phrase that names who is trusted, and with which data, such as 'the
+      server and the channels to it, with who checked in'.
+    adversary: Phrase that lists everything the adversary sees, such as 'all
+      models, and the number of reports of every slot'.
   """
 
   # Subclasses are dataclasses.

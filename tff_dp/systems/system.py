@@ -94,16 +94,20 @@ class System:
   """All that the library has to know about one system.
 
   Attributes:
-    kind: Name of the system in files. It equals `kind` of its plan class.
+    kind: Name of the system in files, such as 'dp_ftrl'. It equals `kind` of
+      its plan class.
     page: Path of the page of the docs about the system.
     plan: Reference to the plan class, a subclass of `plans.base.Plan`.
     training: Reference to a `Training`.
     points: Names that the privacy statement of the system must have, in
-      addition to the common ones. Point of the statement -> names, separated by
-      spaces.
-    commands: Kind of run on the command line -> `Command`.
-    offers: Name in `advise` -> `Offered`.
-    tools: Name of a command -> `Tool`.
+      addition to the names that all statements have. A mapping from a point of
+      the statement to its names, separated by spaces.
+    commands: Mapping from a kind of run on the command line, such as 'dp-ftrl',
+      to its `Command`.
+    offers: Mapping from a name in `tff-dp advise`, such as 'dp-ftrl', to its
+      `Offered`.
+    tools: Mapping from the name of a command of `tff-dp`, such as 'compare', to
+      its `Tool`.
     rows: Reference to a function that returns the system's rows in `compare` at
       a budget, as a list of `mechanisms.choice.Row`. The function takes the
       keyword arguments `num_rounds`, `max_participations`, `epsilon`, `delta`

@@ -69,8 +69,8 @@ class Unit(NamedTuple):
   """A unit of privacy.
 
   Attributes:
-    name: Name of the unit.
-    phrase: The name with its article.
+    name: Name of the unit, such as 'client'.
+    phrase: The name with its article, such as 'a client'.
     neighbours: Neighbouring data sets in prose. If empty, the description of
       the relation is used.
   """
@@ -104,7 +104,8 @@ class Rules:
       one sentence each.
     unit: Unit of privacy.
     only_replace_one: Reason why the events are stated for replace-one only, as
-      a clause. Empty if they hold under all relations.
+      a clause, such as 'the number of records of a silo is public, so none can
+      be absent'. Empty if they hold under all relations.
     names: Names of all bounds that `bounds` may return, without 'none'.
     together: Function (leaves, method) -> loss of all leaves at once for
       replace-one, or `None` if that loss is unknown. The loss may be smaller

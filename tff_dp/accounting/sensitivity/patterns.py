@@ -289,7 +289,8 @@ class Rule:
       of a client is its latest so far, 0 for none. Its count is its number of
       rounds so far. All arrays have shape [num_clients].
     why: The rule in one sentence.
-    problem: Phrase that says how a client breaks the rule.
+    problem: Phrase that says how a client breaks the rule, such as 'took part
+      too recently'.
   """
 
   breaks: Callable[[int, np.ndarray, np.ndarray], np.ndarray]

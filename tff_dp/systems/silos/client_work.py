@@ -74,7 +74,8 @@ def normals(key: tf.Tensor, domain: str, size: int) -> tf.Tensor:
 
   Args:
     key: Secret key of the silo's round, int64 of shape [2].
-    domain: Name of the purpose. Each purpose has its own stream.
+    domain: Name of the purpose, such as 'silo noise'. Each purpose has its own
+      stream.
     size: Number of normals.
   """
   return streams.normals([size], streams.domain_key(key, domain), tf.float64)
