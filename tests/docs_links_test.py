@@ -230,6 +230,19 @@ class DocsLinksTest(parameterized.TestCase):
         {path.resolve() for path in listed}, pages - {_ROOT / 'docs' / 'index.md'}
     )
 
+  def test_contributing_names_every_stored_output(self):
+    text = (_ROOT / 'CONTRIBUTING.md').read_text()
+    rows = re.findall(r'^\| (`tests/.*?) \|', text, re.M)
+    named = {_ROOT / code for code in _CODE.findall(' '.join(rows))}
+    stored = {
+        path
+        for path in (_ROOT / 'tests').rglob('*.*')
+        if path.suffix in ('.csv', '.json', '.npz', '.pb', '.txt', '.xz')
+    }
+    self.assertEqual(
+        named, {path if path in named else path.parent for path in stored}
+    )
+
   def test_every_public_name_is_in_the_reference_once(self):
     text = '\n'.join(
         page.read_text() for page in (_ROOT / 'docs' / 'reference').glob('*.md')

@@ -63,7 +63,8 @@ class DocsTest(parameterized.TestCase):
           said = _PRINTED.findall(str(example.parsed))
           printed = iter(out.getvalue().splitlines())
           for number in said:  # In this order, other lines may be between them.
-            self.assertIn(number, (line.split(' ')[0] for line in printed))
+            found = any(line.split(' ')[0] == number for line in printed)
+            self.assertTrue(found, f'{number} is not in {out.getvalue()!r}')
 
   def test_pages_with_python_are_found(self):
     self.assertIn('README.md', _PAGES)
