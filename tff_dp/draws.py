@@ -108,10 +108,13 @@ def missing_delta(epsilon: float) -> float:
 
 
 def counted(epsilon: float, delta: float) -> float:
-  """Returns an epsilon that holds for the draws, given one for distributions.
+  """Returns an epsilon for draws that end, given one for unbounded noise.
+
+  Draws in floating point end at some size, but normal and Laplace distributions
+  do not.
 
   Args:
-    epsilon: Epsilon of the distributions at delta.
+    epsilon: Epsilon at delta if the noise had exactly these distributions.
     delta: Target delta, in (0, 1).
 
   Returns:

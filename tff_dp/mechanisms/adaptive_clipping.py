@@ -114,8 +114,8 @@ def rounds_per_clip_norm(mechanism: mechanism_lib.Mechanism) -> int:
   if mechanism.complete_trees:
     raise _checks.PrivacyRefusedError(
         'adaptive clipping is not possible with complete_trees=True',
-        why='the first round of a tree would add noise of the finished tree,'
-        ' which has the scale of another clip norm',
+        why='the first round of a new tree would also add noise of the tree'
+        ' before it, at the scale of the old clip norm',
         way_out='complete_trees=False, which also has a smaller sensitivity',
     )
   if mechanism.rounds_per_tree == mechanism.num_rounds:

@@ -62,11 +62,11 @@ def squared_sensitivity(
   """Returns the squared sensitivity S2 of a whole run, in squared clip norms.
 
   For zero-out adjacency. *Exact* if `is_exact` is true, otherwise an *upper
-  bound*.
+  bound*. The rounds between two restarts are called a tree.
 
   Args:
-    coefficients: First column of C. Zeros follow if it is shorter than a tree.
-      Entries beyond the length of a tree are not used.
+    coefficients: First column of C, with an entry for each round of a tree. If
+      there are fewer entries, zeros follow. Further entries are not used.
     pattern: Rounds in which one client may take part.
     restart_every: Number of rounds per tree. `None` means one tree over the
       whole run.

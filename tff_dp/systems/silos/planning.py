@@ -152,11 +152,12 @@ def one_phase_terms(
 ) -> dict[str, terms_lib.SiloTerms]:
   """Returns the terms of each silo, by name, for a run of one phase.
 
-  Every round draws from all records of the silo.
+  The phase has all rounds, and all records of the silo.
 
   Args:
     silos: Budgets by name, see the module docstring.
-    sampling: Sampling of all silos or by name, see the module docstring.
+    sampling: One scheme for all silos, or a dict from the name of each silo to
+      its scheme. See the module docstring.
     num_rounds: Number of noised releases of every silo.
     l2_norm_clip: Clip norm, see the module docstring.
     options: Options from the user.
