@@ -4,7 +4,8 @@
 
 A flag that is left out gets its value from a column. The default column is for
 a reduced run, which learns something in minutes on a stand-in. With
---published, the column is that of a published experiment on the real data.
+--published, the column has the values of a published experiment on the real
+data.
 """
 
 import argparse

@@ -28,10 +28,10 @@ class Row:
     name: Name of the row.
     mechanism: Noise mechanism, 'none' if the noise multiplier is 0.
     noise_multiplier: Std of one draw on the SUM, over the clip norm.
-    epsilon: Epsilon of the finished rounds at delta. Exact, but for `CHECK_INS`
-      an upper bound.
-    epsilon_rdp: The same by RDP, for comparison with papers. `None` for
-      `CHECK_INS`.
+    epsilon: Epsilon of the finished rounds at delta. For `CHECK_INS` it is an
+      upper bound, for other rows it is exact.
+    epsilon_rdp: Epsilon of the finished rounds by RDP, for comparison with
+      papers. `None` for `CHECK_INS`.
     delta: Target delta, in (0, 1).
     num_rounds: Number of finished rounds.
     accuracy_by_round: Pair (round, held-out accuracy) of every evaluation.

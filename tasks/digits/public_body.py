@@ -17,9 +17,9 @@ All rows begin with the public network, except for `scratch`:
 * `scratch`: all weights are trained from random values, without public data.
 
 The server's step size is chosen for each row and epsilon, by runs with a seed
-of their own, on 500 held-out digits. Accuracies are of 500 others. The choice
-is not private and not accounted for. A finished run is not repeated: the same
-command goes on where it was stopped.
+of their own, on 500 held-out digits. Accuracies are for 500 other digits. The
+choice is not private and not accounted for. A finished run is not repeated: the
+same command goes on where it was stopped.
 """
 
 import argparse
@@ -99,10 +99,11 @@ class RunSettings:
 
   Attributes:
     output_dir: Folder of the run, without its row.
-    rows: The row alone.
+    rows: Name of the row, the only entry.
     epsilon: Epsilon of the plan.
-    seed: Seed of the dealing, the cohorts and random initial values. From
-      `sweep.TUNING_SEED` on, the accuracy is of the digits for choices.
+    seed: Seed of the dealing, the cohorts and random initial values. If it is
+      `sweep.TUNING_SEED` or larger, the accuracy is for the digits that choose
+      the step size.
     server_learning_rate: Step size of the server.
     total_rounds: Number of rounds.
     clients_per_round: Number of clients of a round.
@@ -453,8 +454,8 @@ def _process(settings: RunSettings, where: engine.EngineSettings):
 class _Clients:
   """The training digits by client.
 
-  The data of a client is a list with its one batch: to make a dataset takes
-  much longer than to train on two digits.
+  The data of a client is a list with its one batch: making a dataset takes much
+  longer than training on two digits.
   """
 
   def __init__(self, seed: int):

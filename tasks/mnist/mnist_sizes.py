@@ -25,7 +25,7 @@ class Sizes:
     check_in_rate: Check-in rate of `ldp_sgd`, `non_private` and
       `federated_dp_sgd_e0_2`.
     l2_norm_clip: Clip norm of all rows but the federated ones, which have the
-      paper's.
+      clip norm of the paper.
     epsilon: Epsilon of the rows that are calibrated.
     delta: Target delta, `None` for 1 / number of clients of the row.
     learning_rate: Learning rate of all rows, `None` for each row's own.
@@ -65,5 +65,5 @@ class Sizes:
     _checks.in_half_open(0, 1, momentum=self.momentum)
 
   def scaled(self, number: int) -> int:
-    """Returns the number of updates at `scale`, from that of a whole run."""
+    """Returns the number of updates at `scale`, from the number at scale 1."""
     return max(1, round(self.scale * number))

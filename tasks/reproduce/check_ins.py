@@ -32,7 +32,7 @@ _LONE = 'exact, one client among dummies'
 def older_epsilon(
     *, local_epsilon: float, num_reports: int, delta: float
 ) -> float:
-  """Returns epsilon of n shuffled reports by the bound before the paper's.
+  """Returns epsilon of n shuffled reports by a bound older than the paper's.
 
   Upper bound (Erlingsson and others, arXiv:1811.12469, theorem 7), with
   c = 2 exp(2 e0) (exp(e0) - 1):
@@ -170,11 +170,13 @@ def lone_report_epsilon(
 ) -> float:
   """Returns epsilon of one client's report among dummies in the other slots.
 
-  Exact, for binary randomized response and a client who checks in for sure.
-  The theorem is about this run among others, so no valid epsilon is below it.
-  Dummies are responses to 0. If the client holds 1 instead, a response to 1
-  has a uniform slot. The number k of ones in m slots then tells all there is:
-  their likelihood ratio is (k exp(e0) + (m - k) exp(-e0)) / m.
+  Exact, for binary randomized response and a client who checks in for sure. The
+  theorem is about this run among others, so no valid epsilon is below it.
+  Dummies are responses to 0. If the client holds 1 instead, a response to 1 has
+  a uniform slot. The number k of ones in m slots is then all that the reports
+  tell. The likelihood ratio of the two cases is
+
+    (k exp(e0) + (m - k) exp(-e0)) / m.
 
   Args:
     local_epsilon: Local epsilon e0.

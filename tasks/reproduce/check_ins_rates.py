@@ -11,8 +11,8 @@ over the ball of diameter R around 0. A coordinate of x is +c with probability
 0.7, and -c otherwise, so the minimiser is c in every coordinate, where f has a
 kink. The smooth case has f(w, x) = |w - x|^2 / 2 instead, with beta = 1.
 
-The library's protocols draw who comes. The steps are a NumPy loop over
-them, for all trials at once.
+The library's protocols draw who comes. A NumPy loop over the slots takes the
+steps of all trials at once.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ class Case:
 
   @property
   def lipschitz(self) -> float:
-    """G. The smooth loss has it from the ball, where |w - x| <= R / 2 + 1."""
+    """Constant G. For the smooth loss it bounds |w - x| inside the ball."""
     return _DIAMETER / 2 + 1 if self.is_smooth else 1.0
 
   def rate(self, slots: int, clients: int) -> float:

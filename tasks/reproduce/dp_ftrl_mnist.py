@@ -238,7 +238,7 @@ def _listed(numbers: Sequence[float]) -> str:
 
 
 def _fewer_passes(cells, steps: int, records: int) -> str:
-  """Returns a sentence on the length of the run, '' at the paper's."""
+  """Returns a sentence on the length of the run, '' for the paper's length."""
   if steps == STEPS:
     return ''
   epsilon = EPSILONS[-1]

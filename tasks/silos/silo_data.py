@@ -11,10 +11,10 @@ Nothing here downloads anything. A package is read as it is: the wheel, its
 unpacked folder, or the installation, which is never imported; the CSV file
 alone will do as well. The hash of a table from a package is checked.
 
-The places are, in this order: that of the flag --data, that of the environment
-variable TFF_DP_HEART, TFF_DP_INSURANCE or TFF_DP_OBESITY, the wheel or the CSV
-file in `tff_dp` in the user's cache folder, and the installed package. If the
-flag or the variable is given, the table must be in its place.
+There are four places, in this order: the path in the flag --data, the path in
+the environment variable TFF_DP_HEART, TFF_DP_INSURANCE or TFF_DP_OBESITY, the
+wheel or the CSV file in `tff_dp` in the user's cache folder, and the installed
+package. If the flag or the variable is given, the table must be in its place.
 """
 
 import csv
@@ -42,8 +42,8 @@ class Source:
   """The origin of a table.
 
   Attributes:
-    name: Name of the data set, which is also in that of the environment
-      variable.
+    name: Name of the data set, which is a part of the environment variable's
+      name.
     file_name: Name of the CSV file.
     columns: Names that its first line must have, in any order.
     distribution: Name of the PyPI package, `None` if the user brings the file.

@@ -16,8 +16,8 @@ twice, with the noise multiplier 1.13 (or --noise-multiplier 0.149);
 'several_epochs' 6 passes of 342 rounds of 1000 users, a learning rate that
 cools down, and the noise that --epsilon asks for.
 
-Accuracy is that of the best guess among the vocabulary's words, where the next
-word is one of them.
+Accuracy is for the best guess among the vocabulary's words. It counts only
+places where the next word is one of these words.
 """
 
 import argparse

@@ -8,7 +8,7 @@ each line, most frequent first. TFF's loader of word counts accepts only the
 original file, so this module reads the counts itself. Nothing here downloads
 anything.
 
-Word ids are those of `tff.simulation.baselines.stackoverflow`: 0 for padding,
+Word ids are as in `tff.simulation.baselines.stackoverflow`: 0 for padding,
 then the words, one id for all others, and the beginning and end of a sentence.
 """
 

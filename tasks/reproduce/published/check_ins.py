@@ -12,15 +12,16 @@ What fails, and how:
 * arXiv:2206.03151 (shuffled check-in), lemma 3: an (epsilon, delta) guarantee
   with delta > 0 implies no finite Renyi divergence. The expression is the
   *lower* boundary of Asoodeh et al. (arXiv:2008.06529): below the divergence of
-  randomized response. Approaches 1 and 2 and the baseline are built on it;
-  what they return falls with the `round_delta` one happens to choose.
-* Its theorem 2 has the rate g where the probability that a given client is
-  among k reports is k / n, and is printed with 2 e0 and 8 e0 for 2 exp(e0) and
-  8 exp(e0).
+  randomized response. Approaches 1 and 2 and the baseline are built on it, so
+  their results fall with the `round_delta` that the caller happens to choose.
+* Theorem 2 of the same paper uses the rate g as the probability that a given
+  client is among k reports. That probability is k / n. The theorem is also
+  printed with 2 e0 and 8 e0 in place of 2 exp(e0) and 8 exp(e0).
 * arXiv:2208.04591 (stronger clones), theorems 3.1 and 3.2, for all randomizers:
-  withdrawn by an erratum to lemma 3.5. `shuffling` knows for which it holds.
+  withdrawn by an erratum to lemma 3.5. The module `shuffling` knows for which
+  randomizers the lemma holds.
 * arXiv:2007.06605 (random check-ins), (epsilon0, delta0) clauses: one printing
-  adds m (exp(eps) + 1) delta0, not delta1; that of theorem 4.1 counts m
+  adds m (exp(eps) + 1) delta0, not delta1. The clause of theorem 4.1 counts m
   randomizers, not max(n, m).
 
 Approaches 1 and 2 and the baseline are restated in our words, with the
@@ -128,9 +129,9 @@ def published_sci_theorem_2_epsilon(
     check_in_rate: Check-in rate g.
     num_rounds: Number of rounds T.
     delta: Target delta, in the open interval (0, 1).
-    margin: Delta of the Chernoff bound, by which at most (1 - margin) n g
-      reports, rounded down to an integer, are rare; with more than that, so
-      many are of others.
+    margin: Delta of the Chernoff bound. Let k be (1 - margin) n g, rounded down
+      to an integer. By the bound, a round rarely has k reports or fewer. If it
+      has more, at least k of them come from other clients.
   """
   _check_round(local_epsilon, num_clients, check_in_rate, margin)
   _checks.integer_at_least(1, num_rounds=num_rounds)
@@ -169,9 +170,10 @@ def published_sci_theorem_2_divergence(
 def published_sci_approach_1(**settings) -> UncertifiedValue:
   """Returns SCI's epsilon with lemma 3 after shuffling, before sampling.
 
-  Every order of the shuffled cohort from lemma 3, then sampling at rate g as
-  sum_j binom(lam, j) (1 - g)^(lam - j) g^j exp((j - 1) eps(j)), T rounds, and
-  the conversion of lemma 2. Settings as for `published_sci_baseline`.
+  Lemma 3 gives every order of the shuffled cohort. Sampling at rate g follows
+  as sum_j binom(lam, j) (1 - g)^(lam - j) g^j exp((j - 1) eps(j)), then T
+  rounds, then the conversion of lemma 2. Settings as for
+  `published_sci_baseline`.
   """
   rate, rounds, delta, round_epsilon, round_delta = _settings(**settings)
   divergences = np.array([
@@ -198,8 +200,8 @@ def published_sci_approach_1(**settings) -> UncertifiedValue:
 def published_sci_approach_2(**settings) -> UncertifiedValue:
   """Returns SCI's epsilon with lemma 3 after shuffling and sampling.
 
-  ln(1 + g (exp(eps) - 1)) and g delta into lemma 3, T rounds, and the
-  conversion of lemma 2. Settings as for `published_sci_baseline`.
+  Lemma 3 is applied to ln(1 + g (exp(eps) - 1)) and g delta. T rounds and the
+  conversion of lemma 2 follow. Settings as for `published_sci_baseline`.
   """
   rate, rounds, delta, round_epsilon, round_delta = _settings(**settings)
   sampled = math.log1p(rate * math.expm1(round_epsilon))
@@ -222,8 +224,9 @@ def published_sci_without_shuffling(
 ) -> UncertifiedValue:
   """Returns SCI's comparison of its appendix B, as we read it.
 
-  No amplification by shuffling: ln(1 + g (exp(e0) - 1)) and g d0 into lemma 3,
-  T rounds, and the conversion of lemma 2. The appendix leaves delta open.
+  There is no amplification by shuffling. Lemma 3 is applied to
+  ln(1 + g (exp(e0) - 1)) and g d0. T rounds and the conversion of lemma 2
+  follow. The appendix leaves delta open.
 
   Args:
     local_epsilon: Local epsilon e0.
@@ -252,12 +255,13 @@ def published_sci_baseline(**settings) -> UncertifiedValue:
   """Returns SCI's comparison: strong composition of sampled, shuffled rounds.
 
   T eps (exp(eps) - 1) / (exp(eps) + 1) + eps sqrt(2 T ln(1 / delta')), with
-  delta' = delta - T g round_delta. Infinity if delta' is not above 0. Settings:
+  delta' = delta - T g round_delta. Infinity if delta' is not above 0.
 
   Args:
     **settings: local_epsilon (e0), num_clients (n), check_in_rate (g),
-      num_rounds (T), delta, and optionally round_delta, at which the shuffled
-      cohort is described (1 / n), and margin (0.1).
+      num_rounds (T), delta, and optionally round_delta and margin. round_delta
+      is the delta of the shuffled cohort's guarantee, by default 1 / n. margin
+      is 0.1 by default.
   """
   rate, rounds, delta, round_epsilon, round_delta = _settings(**settings)
   sampled = math.log1p(rate * math.expm1(round_epsilon))

@@ -3,12 +3,12 @@
 """What one weight of a later model still shows: numbers that are no guarantee.
 
 A client's noised model is drawn, changed and noised by `num_updates` more
-clients, then somebody looks at one weight of the result. If what those clients
-did to the weight did not depend on the model that they were given, their noise
-would simply add up, and this module says what would then be left, exactly. In
-truth a gradient depends on the model, and nobody knows how many updates follow.
-So the results are *diagnostics*: they go beside a guarantee, and never replace
-it.
+clients, then somebody looks at one weight of the result. Suppose that those
+clients change the weight in a way that does not depend on the model that they
+were given. Then their noise simply adds up, and this module computes exactly
+how much the weight still shows. In truth a gradient depends on the model, and
+nobody knows how many updates follow. So the results are *diagnostics*: they go
+beside a guarantee, and never replace it.
 
 The published formula (arXiv:1807.04369, section 4.3) is here for comparison. It
 uses the central limit theorem as if it were an equality.
@@ -151,8 +151,9 @@ def published_later_epsilon(
 
       local_epsilon sqrt(L / (2 T))
 
-  It takes a gradient to move a weight by w = sqrt(2) g where 2 g C is possible,
-  and drops a term. `corrected` takes w = 2 g C and keeps the term: with
+  This formula assumes that a gradient moves a weight by w = sqrt(2) g, although
+  2 g C is possible, and it drops a term. `corrected` uses w = 2 g C and keeps
+  the term: with
   x = w^2 / (variance of the noise of T updates) = local_epsilon^2 / (2 T),
 
       x (1 + sqrt(1 + 2 L / x))
@@ -181,10 +182,11 @@ def published_expected_loss(
 ) -> float:
   """Returns (k - 1)/k epsilon/2, the "expected loss" of the paper.
 
-  *Not a bound*: it averages epsilon over coins of the server, where
-  differential privacy is about every outcome, and takes epsilon/2 for a random
-  pre-image. An observer of all instances before and after an update sees which
-  one was overwritten, and from how far: epsilon, for every k.
+  *Not a bound*: it averages epsilon over coins of the server, although
+  differential privacy is about every outcome. It also takes epsilon/2 for a
+  random pre-image. An observer of all instances before and after an update sees
+  which one was overwritten, and from how far. For that observer the loss is
+  epsilon, for every k.
 
   Source: arXiv:1807.04369, section 4.2.
 
@@ -201,8 +203,8 @@ def published_expected_loss(
 def _mixture(num_draws: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns (shapes, weights) of the Gamma variables of the positive half.
 
-  Those that are less likely than `_NEGLIGIBLE` are left out; the callers add
-  what that can make up.
+  Variables that are less likely than `_NEGLIGIBLE` are left out. The callers
+  add a bound on their effect.
   """
   j = np.arange(num_draws, dtype=np.float64)
   # C(n-1+j, j) 2^-(n+j) are probabilities of a negative binomial law, and add

@@ -125,10 +125,11 @@ def _one_later_draw(plan, delta) -> Diagnostic:
   """Returns what one later client that draws one instance learns.
 
   Upper bound, for the whole model. Given the coins of the server, the instance
-  that it draws descends from the update, or is independent of it. The first has
-  probability at most 1/k and leaves at most the client's own profile; coins do
-  not depend on data. By joint convexity delta(epsilon) is at most 1/k of the
-  client's own: epsilon at delta is the client's at k delta.
+  that it draws descends from the update, or is independent of it. The first
+  case has probability at most 1/k, and leaves at most the client's own profile.
+  Coins do not depend on data. By joint convexity, delta(epsilon) is at most 1/k
+  of the client's own delta. So epsilon at delta is the client's epsilon at k
+  delta.
   """
   num_instances = plan.num_instances
   inner = num_instances * delta

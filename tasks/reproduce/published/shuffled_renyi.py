@@ -4,9 +4,9 @@
 
 A second, independent road to the epsilon of arXiv:2206.03151, whose theorem 1
 and lemma 4 are sound once the target's chance to be among k messages is k / n.
-Looser than `shuffled_check_in`, which is compared with it. Replace-one
-adjacency. Orders are lambda > 1; what is called a divergence is in nats, of one
-round unless said.
+It is looser than `shuffled_check_in`, and tests compare the two. Replace-one
+adjacency. Orders are lambda > 1. Divergences are in nats, and for one round
+unless a function says otherwise.
 """
 
 import math
@@ -64,8 +64,9 @@ def round_divergence(
              + ((1 + x)^l - 1 - l x) exp(-(k - 1) / (8 exp(e0)))
 
   with q = k / n, a = exp(e0) - 1, b = floor((k - 1) / (2 exp(e0))) + 1 and
-  x = q (exp(2 e0) - 1) / exp(e0). Blocks of k take q at their largest and the
-  crowd at their smallest k. m_k is never above its value for one report.
+  x = q (exp(2 e0) - 1) / exp(e0). For a block of several k, q is for the
+  largest k, and the crowd is for the smallest k. m_k is never above its value
+  for one report.
 
   Args:
     local_epsilon: Local epsilon e0 of a randomizer with finitely many reports.
@@ -93,12 +94,12 @@ def round_divergence(
 def randomized_response_floor(
     *, local_epsilon: float, num_clients: int, check_in_rate: float, order: int
 ) -> float:
-  """Returns less than the divergence of binary randomized response.
+  """Returns a lower bound on the divergence of binary randomized response.
 
-  Lower bound, for tests, never a guarantee:
-  ln(1 + binom(l, 2) (g / n) (exp(e0) - 1)^2 / exp(e0)) / (l - 1). It is the
-  second moment where all other clients hold what the target holds in the second
-  law; higher moments are not negative (docs/proofs_shuffling.md, section 8;
+  For tests, never a guarantee:
+  ln(1 + binom(l, 2) (g / n) (exp(e0) - 1)^2 / exp(e0)) / (l - 1). It comes from
+  the second moment if all other clients hold the target's value of the second
+  law. Higher moments are not negative (docs/proofs_shuffling.md, section 8;
   after arXiv:2206.03151, theorem 3).
   """
   _checks.integer_at_least(2, order=order)

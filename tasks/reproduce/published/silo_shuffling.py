@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Silos behind a shuffler: who sent which message is lost.
 
-One message of a silo hides one of its records by its own noise
-(`silo_sampling`); mixed with those of others it may hide it better. A clone of
-a message is another silo's message with the same law, so what counts is how far
-apart the messages of two *whole* data sets can be, 2C and not 2C/K: with noise
-for single records there are hardly any clones, and shuffling helps little
-unless there are many silos or much noise.
+The noise of a silo's message hides each record of the silo (`silo_sampling`).
+Mixing the message with other silos' messages may hide the record better. A
+clone of a message is another silo's message with the same law. So the distance
+between the messages of two *whole* data sets counts, 2C and not 2C/K. With
+noise for single records there are hardly any clones. Then shuffling helps
+little, unless there are many silos or much noise.
 
 The bound holds [derived], but no plan has a shuffler of silos. Let one message
 have (e_r, d_r) for one replaced record and (e_s, d_s) for *all* records of a silo
@@ -15,9 +15,10 @@ replaced, e_s >= e_r. Up to total variation d_r the target's two laws R, R' are
 exactly e_r apart and equal to randomized response on two laws Q0 and Q1
 (arXiv:1311.0776). The law of any other silo's message is, up to total variation
 exp(-e_s) (d_s + d_r), at least exp(-e_s) (R + R') / 2 = exp(-e_s) (Q0 + Q1) / 2.
-So each of the others is a clone with probability exp(-e_s), and the profile is
-that of shuffled randomized response of e_r with that clone probability
-(arXiv:2012.12803), plus (1 + E) tau with tau = d_r + (M-1) exp(-e_s) (d_s + d_r).
+So each of the other messages is a clone with probability exp(-e_s). The profile
+at epsilon is the profile of shuffled randomized response of e_r with that clone
+probability (arXiv:2012.12803), plus (1 + E) tau with E = exp(epsilon) and
+tau = d_r + (M-1) exp(-e_s) (d_s + d_r).
 The noise that the paper publishes for this algorithm has a constant that is not
 specified.
 
@@ -125,13 +126,12 @@ def calibrate_shuffled_noise(
     epsilon: float,
     delta: float,
 ) -> ShuffledNoise:
-  """Returns noise within the budget against who sees the shuffled messages.
+  """Returns noise within the budget, against an observer of shuffled messages.
 
   Upper bound: the epsilon of the result was computed and is within the budget.
   If `shuffled_epsilon` falls as the noise grows, the result is the least noise
-  up to a part in 10^3.
-  The published formula for it (arXiv:2106.09779, theorem 5.1) has a constant
-  that is not specified, and is not offered.
+  up to a part in 10^3. The published formula for this noise (arXiv:2106.09779,
+  theorem 5.1) is not offered, because it has a constant that is not specified.
 
   Args:
     sampling: Rule by which each silo chooses batches of K records.
@@ -183,9 +183,9 @@ def round_profile(
 ) -> privacy_profiles.Profile | None:
   """Returns the profile of one shuffled round, `None` if it has no clones.
 
-  Upper bound: clones with probability exp(-e_s), the target's pair with
-  epsilon e_r, and (1 + E) tau for what is not pure, with
-  tau = d_r + (M - 1) exp(-e_s) (d_s + d_r).
+  Upper bound: clones have probability exp(-e_s), and the target's pair has
+  epsilon e_r. The profile at epsilon also has (1 + exp(epsilon)) tau for the
+  deltas d_r and d_s, with tau = d_r + (M - 1) exp(-e_s) (d_s + d_r).
 
   Args:
     sampling: Rule by which a silo chooses its batch.
@@ -238,7 +238,8 @@ def _silo_epsilon(sampling, num_records, noise_multiplier, delta) -> float:
   """Returns epsilon of one message when all records of a silo may change.
 
   Upper bound: the sums of two batches of at most B records differ by 2 B C.
-  With Poisson sampling B is a quantile, and what is above it is added.
+  With Poisson sampling B is a quantile. The probability of larger batches is
+  taken from delta.
   """
   batch = float(sampling.batch_size)
   remaining = delta
