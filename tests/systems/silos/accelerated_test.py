@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accelerated SGD over silos, against the written formulas in NumPy."""
 
+import functools
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
@@ -58,6 +60,20 @@ def _ball(radius):
   return project
 
 
+_STAGES = [(2, 2.0), (1, 9.0), (4, 3.0)]
+_IN_STAGES = dict(
+    stages=[minibatch_schedules.Stage(*stage) for stage in _STAGES],
+    strong_convexity=0.15,
+)
+
+
+@functools.cache
+def _in_stages():
+  return silos.build_one_pass_accelerated_mb_sgd(
+      quadratic.model(), **quadratic.arguments(**_IN_STAGES)
+  )
+
+
 class AcceleratedTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
@@ -68,16 +84,7 @@ class AcceleratedTest(parameterized.TestCase):
           dict(mu=0.15),
           [(7, 2.0)],
       ),
-      (
-          'stages',
-          dict(
-              stages=[minibatch_schedules.Stage(2, 2.0), minibatch_schedules.Stage(1, 9.0),
-                      minibatch_schedules.Stage(4, 3.0)],
-              strong_convexity=0.15,
-          ),
-          dict(mu=0.15),
-          [(2, 2.0), (1, 9.0), (4, 3.0)],
-      ),
+      ('stages', _IN_STAGES, dict(mu=0.15), _STAGES),
       (
           'regularized',
           dict(gamma=2.5, regularization=0.4, strong_convexity=0.1),
@@ -98,9 +105,12 @@ class AcceleratedTest(parameterized.TestCase):
   def test_sequences_are_those_of_the_written_formulas(
       self, changes, reference, stages
   ):
-    process = silos.build_one_pass_accelerated_mb_sgd(
-        quadratic.model(), **quadratic.arguments(**changes)
-    )
+    if changes is _IN_STAGES:
+      process = _in_stages()
+    else:
+      process = silos.build_one_pass_accelerated_mb_sgd(
+          quadratic.model(), **quadratic.arguments(**changes)
+      )
     start = quadratic.START
     if 'constraint' in changes:
       start = quadratic.START * min(1, 0.25 / np.linalg.norm(quadratic.START))
@@ -168,10 +178,7 @@ class AcceleratedTest(parameterized.TestCase):
     self.assertTrue(is_active)
 
   def test_a_model_that_is_set_begins_anew_and_keeps_the_cursor(self):
-    process = silos.build_one_pass_accelerated_mb_sgd(
-        quadratic.model(),
-        **quadratic.arguments(gamma=2.0, strong_convexity=0.15),
-    )
+    process = _in_stages()
     runner = toy.Runner(process)
     for _ in range(3):
       runner.round(quadratic.data())
@@ -187,12 +194,15 @@ class AcceleratedTest(parameterized.TestCase):
     np.testing.assert_array_equal(runner.sent_out, start)
     np.testing.assert_array_equal(runner.result, start)
     expected = _AcSa(start, mu=0.15)
-    for r in (1, 2, 3):
-      expected.sent_out(r, 2.0)
+    # The first stage again, and the one round of the second.
+    for done, (r, gamma) in enumerate([(1, 2.0), (2, 2.0), (1, 9.0)], 3):
+      if r == 1:
+        expected.w = expected.w_ag
+      expected.sent_out(r, gamma)
       gradient = quadratic.gradient(
-          quadratic.records(), 2 + r, expected.w_md
+          quadratic.records(), done, expected.w_md
       )
-      expected.update(r, 2.0, gradient)
+      expected.update(r, gamma, gradient)
       runner.round(quadratic.data())
       np.testing.assert_allclose(
           runner.result, expected.w_ag, rtol=1e-4, atol=1e-5

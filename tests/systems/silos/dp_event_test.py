@@ -84,16 +84,19 @@ def _local_sgd():
 
 @functools.cache
 def _secure_sums(noise):
-  return silos.build_secure_sum_sgd(
-      quadratic.model(),
-      num_records={'a': 21, 'b': 21, 'c': 25},
-      num_rounds=quadratic.ROUNDS,
-      l2_norm_clip=20.0,
-      epsilon=3.0,
-      delta=1e-3,
-      min_silos=2,
-      gamma=2.0,
-      noise=noise,
+  """Returns the plan."""
+  return toy.plan_of(
+      lambda: silos.build_secure_sum_sgd(
+          quadratic.model(),
+          num_records={'a': 21, 'b': 21, 'c': 25},
+          num_rounds=quadratic.ROUNDS,
+          l2_norm_clip=20.0,
+          epsilon=3.0,
+          delta=1e-3,
+          min_silos=2,
+          gamma=2.0,
+          noise=noise,
+      )
   )
 
 
@@ -192,7 +195,7 @@ class SumsTest(parameterized.TestCase):
   # Binomial noise takes long to calibrate; `test_factories` has it.
   @parameterized.parameters('skellam', 'discrete-gaussian')
   def test_secure_sums(self, noise):
-    plan = _secure_sums(noise).plan
+    plan = _secure_sums(noise)
     event = plan.event(member='a')
     self.assertIsInstance(event, record_events.SumDpEvent)
     # The plan also counts what the tables of its draws miss.
@@ -202,7 +205,7 @@ class SumsTest(parameterized.TestCase):
       plan.event(member='other')
 
   def test_sums(self):
-    plan = _secure_sums('skellam').plan.sums
+    plan = _secure_sums('skellam').sums
     event = plan.dp_event(dimension=6)
     # The promise counts, not the most silos there may be.
     self.assertAlmostEqual(event.variance, 2 * plan.variance)

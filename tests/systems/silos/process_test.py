@@ -60,6 +60,18 @@ def _one_pass(**changes):
   )
 
 
+@functools.cache
+def _void():
+  """Returns a process with all that is for tests only."""
+  return _poisson(
+      allow_unprotected_metrics=True,
+      insecure_seed=3,
+      num_rounds=2,
+      noise_stddev=1.0,
+      sampling=silo_sampling.FixedSize(10),
+  )
+
+
 _poisson_process = functools.cache(_poisson)
 _one_pass_process = functools.cache(_one_pass)
 
@@ -142,16 +154,18 @@ class BudgetTest(parameterized.TestCase):
 
   def test_local_sgd_pays_for_every_step_on_one_record(self):
     budget = _UNEQUAL['small']
-    process = silos.build_isrl_local_sgd(
-        toy.build_model(_SIZE),
-        silos={'small': budget},
-        num_rounds=2,
-        num_local_steps=2,
-        l2_norm_clip=1.0,
-        learning_rate=0.1,
+    plan = toy.plan_of(
+        lambda: silos.build_isrl_local_sgd(
+            toy.build_model(_SIZE),
+            silos={'small': budget},
+            num_rounds=2,
+            num_local_steps=2,
+            l2_norm_clip=1.0,
+            learning_rate=0.1,
+        )
     )
     self.assertEqual(
-        process.plan.terms['small'].phases[0].noise_stddev,
+        plan.terms['small'].phases[0].noise_stddev,
         silo_calibration.calibrate_noise(
             silo_sampling.FixedSize(1),
             num_records=budget.num_records,
@@ -161,30 +175,26 @@ class BudgetTest(parameterized.TestCase):
             delta=budget.delta,
         ),
     )
-    ledger, state = _ledger(process), process.initialize()
-    for _ in range(2):
-      state = process.next_round(state, _data(['small']), ledger=ledger).state
+    ledger = plan.ledger(delta=1e-3)
+    for round_index in (1, 2):
+      ledger.record(round_index, members=['small'])
     self.assertLen(ledger.plan.messages('small'), 4)
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'beyond the plan of 2 rounds'
     ):
-      process.next_round(state, _data(['small']), ledger=ledger)
+      ledger.record(3, members=['small'])
     self.assertLessEqual(ledger.plan.epsilon(), budget.epsilon)
     # A budget with room for one step but not for both of a round.
-    allowed = process.plan.terms['small'].epsilon(
-        budget.delta, num_messages=(3,)
+    allowed = plan.terms['small'].epsilon(budget.delta, num_messages=(3,))
+    other = dataclasses.replace(
+        plan, silos={'small': dataclasses.replace(budget, epsilon=allowed)}
     )
-    plan = dataclasses.replace(
-        process.plan,
-        silos={'small': dataclasses.replace(budget, epsilon=allowed)},
-    )
-    other = process.with_plan(plan)
-    ledger, state = _ledger(other), other.initialize()
-    state = other.next_round(state, _data(['small']), ledger=ledger).state
+    ledger = other.ledger(delta=1e-3)
+    ledger.record(1, members=['small'])
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'above its budget'
     ):
-      other.next_round(state, _data(['small']), ledger=ledger)
+      ledger.record(2, members=['small'])
     self.assertEqual(ledger.rounds_recorded, 1)
 
   def test_weights_leave_epsilon_alone(self):
@@ -441,7 +451,7 @@ class VoidTest(parameterized.TestCase):
     self.assertEqual(plan.epsilon(), math.inf)
 
   def test_debug_seed_repeats_and_differs_between_silos_and_rounds(self):
-    process = _poisson(insecure_seed=3, num_rounds=2)
+    process = _void()
     rows = []
     for _ in range(2):
       runner = toy.Runner(process)
@@ -457,6 +467,43 @@ class VoidTest(parameterized.TestCase):
     self.assertGreater(np.abs(noise[0] - noise[1]).max(), 0.1)
 
 
+_NUM_LOSSES = 6
+
+
+def _build_with_metrics(*, num_records, batch, noise_stddev):
+  return silos.build_noisy_mb_sgd(
+      toy.build_model(2, initial=np.ones(2)),
+      silos={'only': toy.free(num_records)},
+      num_rounds=1,
+      sampling=silo_sampling.PoissonSampling(batch),
+      l2_norm_clip=1.0,
+      learning_rate=1.0,
+      noise_stddev=noise_stddev,
+      private_metrics=[
+          silos.PrivateMetric(f'loss_{i}', 4.0, 0.1) for i in range(_NUM_LOSSES)
+      ] + [
+          silos.PrivateMetric(
+              'zero', 2.0, 0.1, function=lambda output, label: tf.zeros([])
+          )
+      ],
+  )
+
+
+@functools.cache
+def _with_metrics():
+  return _build_with_metrics(num_records=8, batch=8.0, noise_stddev=1.0)
+
+
+def _measured(*, rows, **terms):
+  """Yields the metrics of a silo with other terms, in 20 first rounds."""
+  plan = toy.plan_of(lambda: _build_with_metrics(**terms))
+  process = _with_metrics().with_plan(plan)
+  state = process.initialize()
+  data = process.client_data('only', toy.examples(rows))
+  for _ in range(20):
+    yield process.next(state, [data]).metrics['client_work']['private']
+
+
 class MetricsTest(parameterized.TestCase):
 
   def test_nothing_is_measured_by_default(self):
@@ -466,12 +513,7 @@ class MetricsTest(parameterized.TestCase):
     self.assertEmpty(runner.metrics['finalizer'])
 
   def test_unprotected_metrics_are_marked(self):
-    process = _poisson(
-        allow_unprotected_metrics=True,
-        noise_stddev=0.0,
-        sampling=silo_sampling.FixedSize(10),
-    )
-    runner = toy.Runner(process)
+    runner = toy.Runner(_void())
     runner.round(_data())
     train = runner.metrics['client_work']['not_covered']['train']
     self.assertEqual(train['num_examples'], 30)
@@ -508,25 +550,13 @@ class MetricsTest(parameterized.TestCase):
     self.assertAlmostEqual(private['positive'], 0.25, places=3)
 
   def test_metrics_of_any_batch_are_divided_by_the_expected_size(self):
-    batch, rounds = 4.0, 40
-    process = toy.build_sgd(
-        toy.build_model(1),
-        silos={'only': toy.free(16)},
-        num_rounds=rounds,
-        sampling=silo_sampling.PoissonSampling(batch),
-        noise_stddev=1e-6,
-        private_metrics=[
-            silos.PrivateMetric(
-                'zero', 2.0, 0.1, function=lambda output, label: tf.zeros([])
-            )
-        ],
-    )
-    runner, sizes = toy.Runner(process), []
-    for _ in range(rounds):
-      runner.round({'only': toy.examples(np.zeros([16, 1]))})
+    batch = 4.0
+    sizes = []
+    for values in _measured(
+        num_records=16, batch=batch, noise_stddev=1e-6, rows=np.zeros([16, 2])
+    ):
       # Every record counts as -1, from the middle of the range.
-      centred = runner.metrics['client_work']['private']['zero'] - 1.0
-      sizes.append(-centred * batch)
+      sizes.append((1.0 - values['zero']) * batch)
     np.testing.assert_allclose(sizes, np.round(sizes), atol=1e-3)
     self.assertGreater(np.ptp(sizes), 0.5)
     self.assertBetween(np.mean(sizes), 0.5 * batch, 1.5 * batch)
@@ -549,38 +579,29 @@ class MetricsTest(parameterized.TestCase):
       )
 
   def test_metric_leaves_with_its_noise_clipped_and_without_nans(self):
-    stddev, rounds = 0.05, 60
-    process = toy.build_sgd(
-        toy.build_model(2, initial=np.ones(2)),
-        silos={'only': toy.free(8)},
-        num_rounds=rounds,
-        sampling=silo_sampling.FixedSize(8),
-        noise_stddev=stddev,
-        private_metrics=[
-            silos.PrivateMetric(name, 4.0, 0.2) for name in ('loss', 'again')
-        ],
-    )
+    stddev = 0.05
     # Losses of -inf..1e9 count as 0 or 4, a NaN as 0: the mean is 2.
     first = np.array([1e9, 5.0, 4.0, -1e9, np.nan, 0.0, -3.0, 1e3])
     rows = np.stack([first, 0 * np.ones(8)], axis=1)
-    runner = toy.Runner(process)
-    values = []
-    for _ in range(rounds):
-      runner.state = process.set_model_weights(
-          runner.state, process.get_model_weights(process.initialize())
-      )
-      runner.round({'only': toy.examples(rows)})
-      values.extend(runner.metrics['client_work']['private'].values())
-    expected = 4.0 * stddev / (2 * 1.0 * np.sqrt(0.2))
+    values = [
+        [found[f'loss_{i}'] for i in range(_NUM_LOSSES)]
+        for found in _measured(
+            num_records=8, batch=8.0, noise_stddev=stddev, rows=rows
+        )
+    ]
+    expected = 4.0 * stddev / (2 * 1.0 * np.sqrt(0.1))
     squares = np.sum((np.array(values) - 2.0) ** 2) / expected**2
-    self.assertBetween(squares, *stats.chi2.interval(1 - 1e-7, 2 * rounds))
+    self.assertBetween(squares, *stats.chi2.interval(1 - 1e-7, np.size(values)))
 
   def test_only_noised_values_flow_to_the_server(self):
-    process = _poisson(private_metrics=self._metrics(), model_aggregator=None)
-    sent = [str(type_spec) for _, type_spec in flows.to_server(process.next)]
-    self.assertCountEqual(
-        set(sent),
-        {'int32', 'float32[2]', '<float32[3,1],float32[1]>'},
+    sent = flows.to_server(_with_metrics().next)
+    self.assertEqual(
+        {str(type_spec) for _, type_spec in sent},
+        {
+            'int32',
+            f'float32[{_NUM_LOSSES + 1}]',
+            '<float32[1,1],float32[1]>',
+        },
     )
 
   @parameterized.named_parameters(

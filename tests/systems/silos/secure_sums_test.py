@@ -158,8 +158,7 @@ class ProcessTest(parameterized.TestCase):
       ),
   )
   def test_guarantee_is_within_the_budget(self, kind, changes):
-    process = _process(**changes)
-    plan = process.plan
+    plan = toy.plan_of(lambda: _build(**changes))
     self.assertIsInstance(plan.sums, kind)
     self.assertEqual(plan.sums.records_per_silo, 3)
     epsilon = plan.epsilon(delta=1e-3)

@@ -13,7 +13,9 @@ import tensorflow_federated as tff
 from tff_dp import silos
 from tff_dp.learning import finalizers
 from tff_dp.systems.silos import plan as silo_plan
+from tff_dp.systems.silos import plan_base
 from tff_dp.systems.silos import process
+from tff_dp.systems.silos import secure_sum_plan
 from tff_dp.systems.silos import silo_budget
 
 SiloBudget = silo_budget.SiloBudget
@@ -166,15 +168,21 @@ class _Planned(Exception):
   """Stops a builder that has made its plan, the argument."""
 
 
-def plan_of(build) -> silo_plan.SiloPlan:
+def plan_of(build) -> plan_base.PlanOfSilos:
   """Returns the plan that a builder makes, and spares the graph of the process.
   """
-  make = silo_plan.SiloPlan
 
-  def stop(*args, **arguments):
-    raise _Planned(make(*args, **arguments))
+  def stopping(make):
+    def stop(*args, **arguments):
+      raise _Planned(make(*args, **arguments))
 
-  with mock.patch.object(silo_plan, 'SiloPlan', stop):
+    return stop
+
+  with mock.patch.object(
+      silo_plan, 'SiloPlan', stopping(silo_plan.SiloPlan)
+  ), mock.patch.object(
+      secure_sum_plan, 'SecureSumPlan', stopping(secure_sum_plan.SecureSumPlan)
+  ):
     try:
       build()
     except _Planned as planned:

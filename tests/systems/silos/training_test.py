@@ -79,12 +79,17 @@ _BUILDERS = {
     ),
     'local': lambda: silos.build_isrl_local_sgd(
         _model(),
-        num_rounds=3,
+        num_rounds=_NUM_ROUNDS,
         num_local_steps=2,
         learning_rate=0.1,
         **silo_run.arguments(),
     ),
 }
+
+
+@functools.cache
+def _built(name):
+  return _BUILDERS[name]()
 
 
 def _begun(root: pathlib.Path) -> list[dict[str, object]]:
@@ -238,7 +243,7 @@ class TrainTest(kills.RunsTestCase):
   @parameterized.parameters(*_BUILDERS)
   @pytest.mark.slow(but=['3'])
   def test_every_builder_runs_and_charges_what_the_plan_says(self, name):
-    process = _BUILDERS[name]()
+    process = _built(name)
     plan = process.plan.with_availability(
         lambda r, silo: r != 2 and (silo, r) != ('west', 3)
     )
@@ -252,19 +257,12 @@ class TrainTest(kills.RunsTestCase):
 
   def test_stops_before_the_budget_of_a_silo_is_exceeded(self):
     # The noise is for 8 rounds, which are too many for the south now.
-    sigma = {
-        name: terms.phases[0].sigma
-        for name, terms in silo_run.build_process().plan.terms.items()
-    }
+    process = silo_run.build_process()
     south = dataclasses.replace(silo_run.BUDGETS['south'], epsilon=1.7)
-    process = silos.build_noisy_mb_sgd(
-        _model(),
-        num_rounds=_NUM_ROUNDS,
-        sampling=silo_sampling.PoissonSampling(5),
-        noise_stddev=sigma,
-        learning_rate=0.5,
-        l2_norm_clip=1.0,
-        silos=silo_run.BUDGETS | {'south': south},
+    process = process.with_plan(
+        dataclasses.replace(
+            process.plan, silos=silo_run.BUDGETS | {'south': south}
+        )
     )
     result = silo_run.run(self.root, process, plan=process.plan)
     self.assertEqual(result.stop_reason, run_lib.BUDGET)
@@ -504,16 +502,9 @@ class RefusalTest(parameterized.TestCase):
 
   def test_process_whose_graph_is_of_another_plan(self):
     # The same number of rounds, but a batch of one record a step.
-    process = silos.build_isrl_local_sgd(
-        _model(),
-        num_rounds=_NUM_ROUNDS,
-        num_local_steps=1,
-        learning_rate=0.5,
-        **silo_run.arguments(),
-    )
-    plan = silo_run.build_process().plan
-    process.plan = plan
-    self._refused(process, plan, 'adds other noise')
+    process, plan = _built('local'), silo_run.build_process().plan
+    with mock.patch.object(process, 'plan', plan):
+      self._refused(process, plan, 'adds other noise')
 
   def test_state_of_another_process(self):
     process = silo_run.build_process()
