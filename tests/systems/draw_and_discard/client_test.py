@@ -3,6 +3,7 @@
 """Tests of what leaves a client: its clip, and its noise as released."""
 
 import collections
+import functools
 import math
 
 from absl.testing import absltest
@@ -87,6 +88,11 @@ def _step(**changes):
       **dict(learning_rate=0.5, epsilon=1.0, privacy_unit='coordinate')
       | changes
   )
+
+
+@functools.cache
+def _with_keys():
+  return _client(200, _step(), client_keys=True)
 
 
 def _norm(vector, clip):
@@ -190,9 +196,9 @@ class NoiseTest(parameterized.TestCase):
         epsilon=2.0, delta=1e-5 if mechanism == 'gaussian' else None,
     )
     client = _client(size, step)
+    moved, _ = client.move(np.zeros(size, np.float32), [])
     noise = np.array([
-        _report(client, [np.zeros(size, np.float32)], [], 0)[0]
-        for _ in range(num_reports)
+        client.report(moved, client.key(), 0) for _ in range(num_reports)
     ]) / step.noise_scale(size)
     for of_weight in noise.T:
       # Exact laws of these sums, for the stated scale.
@@ -217,7 +223,7 @@ class NoiseTest(parameterized.TestCase):
       self.assertLess(abs(signs.sum()), 6 * math.sqrt(500))
 
   def test_a_key_repeats_a_round_and_nothing_else(self):
-    client = _client(200, _step(), client_keys=True)
+    client = _with_keys()
     instance = np.zeros(200, np.float32)
 
     def report(key, value, round_index, at=instance):
@@ -237,7 +243,7 @@ class NoiseTest(parameterized.TestCase):
       self.assertLess(abs(np.sign(first * other).sum()), 6 * math.sqrt(200))
 
   def test_draws_with_a_key_repeat_and_vary_with_the_round(self):
-    client = _client(2, _step(), client_keys=True)
+    client = _with_keys()
     data = learning.client_data([], np.int64([8, 5]))
 
     def draw(round_index):

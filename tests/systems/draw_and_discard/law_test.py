@@ -177,12 +177,17 @@ def _least_pvalue(ours, theirs):
 
 class LawTest(parameterized.TestCase):
 
+  # `average_same` has the places of `same` and the mean of `average_random`, and
+  # a batch has no coin; pool_test has the arithmetic of each.
   @parameterized.parameters(*strategies.NAMES)
+  @pytest.mark.slow(cases=['3', '5'])
   def test_law_of_the_process_is_that_of_a_simulation(self, name):
     ours, theirs = _of_process(name), _of_simulation(name)
     self.assertEqual(ours.shape, theirs.shape)
     self.assertGreater(_least_pvalue(ours, theirs), _FALSE_ALARM)
 
+  # The power of these tests.
+  @pytest.mark.slow
   def test_no_strategy_could_be_taken_for_another(self):
     # What each gives is there already if the tests above have run.
     for one, other in itertools.combinations(strategies.NAMES, 2):

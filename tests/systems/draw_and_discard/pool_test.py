@@ -398,8 +398,10 @@ class VarianceTest(parameterized.TestCase):
     self.assertLess(sigmas * error, 0.35 * wanted)
     self.assertLess(abs(of_chain.mean() - wanted), sigmas * error)
 
+  # The formula is compared with a simulation in strategies_test, and the pool
+  # with one in law_test.
   @parameterized.parameters((4, 1), (3, 3), (4, 6))
-  @pytest.mark.slow(but=['1'])
+  @pytest.mark.slow
   def test_right_spread_stays_and_a_wrong_one_is_forgotten(self, k, m):
     fixed = strategies.stationary_variance(
         k, noise_variance=1.0, concurrency=m

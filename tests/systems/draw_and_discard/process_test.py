@@ -82,8 +82,22 @@ def _flat(weights) -> np.ndarray:
   return np.concatenate([np.ravel(part) for part in weights.trainable])
 
 
+# Built once: a process does not change, its state is a value.
 _private = functools.cache(_build)
 _plain = functools.cache(_noiseless)
+
+
+@functools.cache
+def _same():
+  """Returns a process whose clients' reports stay with what they drew."""
+  # Of a worker, some reports are put together twice, and some are left.
+  with mock.patch.object(computations, '_LATEST', 3):
+    return _noiseless(
+        strategy=strategies.SAME,
+        num_instances=40,
+        predict='mean_predictions',
+        allow_unprotected_metrics=True,
+    )
 
 
 class TypesTest(absltest.TestCase):
@@ -147,7 +161,7 @@ class RoundsTest(parameterized.TestCase):
   def test_clients_draw_uniformly_each_for_itself(self):
     # With `same` and a gradient that is known, an instance says how many
     # clients had it: only its last report stays, so look at who moved.
-    process = _noiseless(num_instances=40, strategy='same')
+    process = _same()
     state = process.initialize()
     after = process.next(state, [_client()] * 40).state
     moved = np.any(state.instances != after.instances, axis=1)
@@ -192,17 +206,17 @@ class RoundsTest(parameterized.TestCase):
     self.assertEqual(int(state.round), 3)
 
   def test_released_noise_through_the_process(self):
-    # One instance: every round adds exactly one draw to it.
-    process = _build(num_instances=1)
+    # All instances are 0: one of them becomes a step and exactly one draw.
+    process = _private()
     state = process.initialize()
-    np.testing.assert_array_equal(state.instances, np.zeros([1, _SIZE]))
+    state = state._replace(instances=np.zeros_like(state.instances))
     noise = []
-    for _ in range(60):
-      before = np.array(state.instances)
-      state = process.next(state, [_client()]).state
-      x = np.float32([0.5, 0.5, 1.0])
-      mean = 1 / (1 + np.exp(-before[0] @ x))
-      noise.append(state.instances[0] - before[0] + 0.5 * (mean - 1) * x)
+    for round_index in range(60):
+      before = state._replace(round=round_index)
+      after = process.next(before, [_client()]).state.instances
+      (new,) = after[np.any(after != 0, axis=1)]
+      # The gradient is (1/2 - 1) x.
+      noise.append(new - 0.25 * np.float32([0.5, 0.5, 1.0]))
     scale = process.plan.step.noise_scale(_SIZE)
     self.assertAlmostEqual(scale, 2 * 0.5 / 2.0)
     pvalue = stats.kstest(
@@ -232,33 +246,42 @@ class RoundsTest(parameterized.TestCase):
     np.testing.assert_array_equal(output.state.instances, state.instances)
 
   def test_metrics_that_are_not_protected_are_under_their_name(self):
-    process = _build(allow_unprotected_metrics=True)
+    process = _same()
     output = process.next(process.initialize(), [_client(), _client(7.0, 3)])
     train = output.metrics['client_work']['not_covered']['train']
     self.assertEqual(train['num_examples'], 5)
     self.assertEqual(train['num_refused'], 3)
 
   def test_many_reports_stay_with_what_their_clients_drew(self):
-    # Of a worker, some are put together twice, and some are left.
-    with mock.patch.object(computations, '_LATEST', 3):
-      process = _noiseless(strategy=strategies.SAME, num_instances=20)
+    process = _same()
     state = process.initialize()
     output = process.next(state, [[]] * 28)
     self.assertEqual(output.metrics['aggregator']['num_stored'], 28)
     # Who has no examples returns what it was given, to the same place.
     np.testing.assert_array_equal(output.state.instances, state.instances)
 
+  # Two that differ in what the server is told, and batches; reports of the
+  # others go the same way.
   @parameterized.parameters(*strategies.NAMES)
+  @pytest.mark.slow(but=['0', '1', '5'])
   def test_every_strategy_writes_what_its_clients_returned(self, name):
     # The laws of the coins are in pool_test and law_test; here, that what a
     # client drew stays with what it returned, on the way to the server.
     has_batches = name == strategies.SERVER_BATCH
-    process = _noiseless(
-        strategy=name, num_instances=1 if has_batches else 3,
-        server_batch=2 if has_batches else None,
-    )
-    rows = np.float32([[2, 0, 0], [0, -1, 0], [0, 0, 1]])
-    rows = rows[: process.plan.server.num_models]
+    if name == strategies.DRAW_AND_DISCARD:
+      process = _plain()
+    elif name == strategies.SAME:
+      process = _same()
+    else:
+      process = _noiseless(
+          strategy=name, num_instances=1 if has_batches else 3,
+          server_batch=2 if has_batches else None,
+      )
+    num_models = process.plan.server.num_models
+    rows = np.float32([[2, 0, 0], [0, -1, 0], [0, 0, 1]])[:num_models]
+    if name == strategies.SAME:
+      rows = np.random.default_rng(5).normal(size=[num_models, _SIZE])
+      rows = rows.astype(np.float32)
     x = np.float32([[0.5, 0.25, 1], [0, 1, 1], [1, 0.5, 1]])
     y = np.float32([1, 0, 1])
     clients = [[(x[c : c + 1, :-1], y[c : c + 1])] for c in range(3)]
@@ -307,7 +330,7 @@ class RoundsTest(parameterized.TestCase):
 class WeightsTest(parameterized.TestCase):
 
   def test_getter_is_the_mean_and_setter_restores_the_spread(self):
-    process = _build(num_instances=400)
+    process = _private()
     state = process.initialize()
     np.testing.assert_allclose(
         _flat(process.get_model_weights(state)),
@@ -317,12 +340,16 @@ class WeightsTest(parameterized.TestCase):
     wanted = tff.learning.models.ModelWeights(
         tuple(np.ones_like(part) for part in weights.trainable), ()
     )
-    state = process.set_model_weights(state, wanted)
-    # 400 sigma^2 / 2, with sigma^2 = 2 b^2 and b = 2 * 0.5 / 2.
-    variance = 400 * 0.5 / 2
-    total = np.sum((np.asarray(state.instances) - 1) ** 2) / variance
+    # 3 sigma^2 / 2, with sigma^2 = 2 b^2 and b = 2 * 0.5 / 2.
+    variance = 3 * 0.5 / 2
+    total = 0.0
+    for _ in range(100):
+      # Every setting spreads anew.
+      state = process.set_model_weights(state, wanted)
+      total += np.sum((np.asarray(state.instances) - 1) ** 2) / variance
+    # A variance that is wrong by a third is seen.
     self.assertBetween(
-        stats.chi2.cdf(total, 400 * _SIZE), _FALSE_ALARM, 1 - _FALSE_ALARM
+        stats.chi2.cdf(total, 100 * 3 * _SIZE), _FALSE_ALARM, 1 - _FALSE_ALARM
     )
 
   @pytest.mark.slow
@@ -338,13 +365,17 @@ class WeightsTest(parameterized.TestCase):
     x = np.float32([[0.0, 1.0], [1.0, 1.0]])
     rows = np.float32([[4, 0, 0], [0, -4, 0], [0, 0, 2]])
     eta = rows[:, :2] @ x.T + rows[:, 2:]
-    for how, wanted in (
-        ('mean_weights', 1 / (1 + np.exp(-eta.mean(axis=0)))),
-        ('mean_predictions', (1 / (1 + np.exp(-eta))).mean(axis=0)),
-    ):
-      process = _noiseless(predict=how)
-      state = process.initialize()._replace(instances=rows)
-      np.testing.assert_allclose(process.predict(state, x), wanted, rtol=1e-5)
+    state = _plain().initialize()._replace(instances=rows)
+    np.testing.assert_allclose(
+        _plain().predict(state, x), 1 / (1 + np.exp(-eta.mean(axis=0))),
+        rtol=1e-5,
+    )
+    # 40 rows of two kinds.
+    state = _same().initialize()._replace(instances=np.repeat(rows[:2], 20, 0))
+    np.testing.assert_allclose(
+        _same().predict(state, x), (1 / (1 + np.exp(-eta[:2]))).mean(axis=0),
+        rtol=1e-5,
+    )
 
   @pytest.mark.slow
   def test_keras_model_takes_the_same_step(self):
@@ -377,7 +408,7 @@ class WeightsTest(parameterized.TestCase):
 class PlanTest(parameterized.TestCase):
 
   def test_process_and_state_carry_the_plan(self):
-    process, other = _private(), _build(max_participations=5)
+    process, other = _private(), _plain()
     self.assertEqual(process.plan.num_params, _SIZE)
     state = process.initialize()
     number = int(process.plan.fingerprint, 16)

@@ -51,8 +51,12 @@ def _build(**changes):
   return instance_run.build_process(instance_run.build_plan(**changes))
 
 
-# Of no test that changes it.
-_usual = functools.cache(_build)
+_usual = instance_run._process  # pylint: disable=protected-access
+
+
+@functools.cache
+def _silent():
+  return _build(step=_SILENT)
 
 
 class TrainTest(kills.RunsTestCase):
@@ -135,7 +139,7 @@ class TrainTest(kills.RunsTestCase):
     stderr = self.enterContext(contextlib.redirect_stderr(io.StringIO()))
     root = self.parent / 'no mechanism'
     result = instance_run.run(
-        root, _build(step=_SILENT), total_rounds=2, progress='plain'
+        root, _silent(), total_rounds=2, progress='plain'
     )
     self.assertStartsWith(stderr.getvalue(), 'NO PRIVACY')
     self.assertEqual(result.epsilon, math.inf)
@@ -143,9 +147,7 @@ class TrainTest(kills.RunsTestCase):
     events = json.loads((root / 'release' / 'events.json').read_text())
     self.assertStartsWith(events['warnings'][0], 'NO PRIVACY')
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'epsilon inf'):
-      instance_run.run(
-          self.parent / 'b', _build(step=_SILENT), epsilon_budget=9.0
-      )
+      instance_run.run(self.parent / 'b', _silent(), epsilon_budget=9.0)
 
   @pytest.mark.slow
   def test_without_privacy_by_name(self):
@@ -192,7 +194,7 @@ class TrainTest(kills.RunsTestCase):
 
   def test_repeated_round_has_the_same_reports(self):
     root, reports = self.parent / 'repeated', []
-    process = _build()
+    process = _usual()
     next_fn = process.next
 
     def watched(state, clients):
@@ -200,9 +202,9 @@ class TrainTest(kills.RunsTestCase):
       reports.append((int(state.round), np.array(output.state.instances)))
       return output
 
-    process._next_fn = watched  # pylint: disable=protected-access
     watched.type_signature = next_fn.type_signature
     watched.to_building_block = next_fn.to_building_block
+    self.enterContext(mock.patch.object(process, '_next_fn', watched))
     save = kills.at_call(checkpoints.CheckpointStore.save, 3, is_after=False)
     with mock.patch.object(checkpoints.CheckpointStore, 'save', save):
       with self.assertRaises(kills.Killed):
@@ -306,7 +308,7 @@ class CertificationTest(parameterized.TestCase):
   )
   @pytest.mark.slow(but=['0', '5'])
   def test_processes_of_the_builder(self, **changes):
-    process = _build(**changes)
+    process = _build(**changes) if changes else _usual()
     certificate = certification.certify(process, process.plan)
     self.assertEmpty(certificate.not_covered)
     state = process.initialize()
@@ -318,11 +320,11 @@ class CertificationTest(parameterized.TestCase):
       certificate.check(output.state, output.metrics, rounds_done=2)
 
   def test_a_plan_with_noise_does_not_take_a_process_without(self):
-    process, noised = _build(step=_SILENT), instance_run.build_plan()
+    process, noised = _silent(), instance_run.build_plan()
     self._check_refused(process, noised, 'built from the plan')
     # What counts is the mark in the reports, not what the process says.
-    process.plan = noised
-    self._check_refused(process, noised, 'other noise')
+    with mock.patch.object(process, 'plan', noised):
+      self._check_refused(process, noised, 'other noise')
 
   @parameterized.parameters(
       dict(step=dict(epsilon=1.9)),
@@ -339,7 +341,7 @@ class CertificationTest(parameterized.TestCase):
       self._check_refused(process, other, 'adds other noise')
 
   def test_state_of_another_plan(self):
-    process, other = _usual(), _build(max_participations=4)
+    process, other = _usual(), _silent()
     certificate = certification.certify(process, process.plan)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'release_id'):
       certificate.check(other.initialize(), None, rounds_done=0)
@@ -372,7 +374,7 @@ class CertificationTest(parameterized.TestCase):
     asked = data_flow.follow(process.next).asked
     self.assertNotEmpty(asked)
     # Where the draw is in no state, the server still sees what was asked for.
-    process = _build()
+    process = _usual()
     flow = dataclasses.replace(data_flow.follow(process.next), asked=asked)
     with mock.patch.object(data_flow, 'follow', lambda _, **options: flow):
       self._check_refused(process, process.plan, 'depend on its data')
