@@ -36,13 +36,33 @@ def setUpModule():
   execution.set_default_context()
 
 
+# One process of each protocol with each randomizer, for all tests that do not
+# need another one. Momentum and averages are for those that look at them.
+def _fixed(randomizer=runs.LOUD):
+  return runs.build(
+      runs.fixed(100, randomizer=randomizer), server_learning_rate=1.0
+  )
+
+
+def _shuffled(randomizer=runs.LOUD):
+  return runs.build(
+      runs.shuffled(randomizer=randomizer),
+      momentum=0.9,
+      averaging=learning.ExponentialAverage(0.5),
+  )
+
+
+def _sliding():
+  return runs.build(runs.sliding(), momentum=0.5)
+
+
 class TypesTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      runs.fixed, runs.averaged, runs.sliding, runs.shuffled
+      _fixed, lambda: runs.build(runs.averaged()), _sliding, _shuffled
   )
-  def test_client_brings_examples_and_a_key(self, plan):
-    data_type = runs.build(plan()).next.type_signature.parameter[1]
+  def test_client_brings_examples_and_a_key(self, build):
+    data_type = build().next.type_signature.parameter[1]
     tff.test.assert_types_equivalent(
         data_type,
         tff.FederatedType(
@@ -59,8 +79,8 @@ class TypesTest(parameterized.TestCase):
 
   @parameterized.parameters(runs.LOUD, runs.SPHERE)
   def test_only_randomized_reports_leave_a_client(self, randomizer):
-    for plan in (runs.fixed, runs.shuffled):
-      process = runs.build(plan(randomizer=randomizer))
+    for build in (_fixed, _shuffled):
+      process = build(randomizer)
       expected = tff.framework.FEDERATED_SUM
       report = tff.to_type(
           collections.OrderedDict(
@@ -83,24 +103,52 @@ class TypesTest(parameterized.TestCase):
         )
 
   def test_state_holds_no_key(self):
-    process = runs.build(runs.fixed(randomizer=runs.LOUD))
+    process = _fixed()
     data = learning.client_data(small_model.client(1), runs.key(_LONG_WORD, 7))
     _, output = runs.run(process, [[data]])
     for leaf in tf.nest.flatten(output.state):
       self.assertNoCommonElements(np.ravel(leaf).tolist(), [_LONG_WORD])
 
   @parameterized.parameters(
-      (runs.fixed, check_in_events.FixedWindowCheckInDpEvent),
-      (runs.averaged, check_in_events.AveragedCheckInDpEvent),
-      (runs.sliding, check_in_events.SlidingWindowCheckInDpEvent),
-      (runs.allocation, allocation_events.RandomAllocationDpEvent),
+      (_fixed, check_in_events.FixedWindowCheckInDpEvent),
+      (
+          lambda: runs.build(runs.averaged()),
+          check_in_events.AveragedCheckInDpEvent,
+      ),
+      (_sliding, check_in_events.SlidingWindowCheckInDpEvent),
+      (
+          lambda: runs.build(runs.allocation()),
+          allocation_events.RandomAllocationDpEvent,
+      ),
   )
-  def test_process_knows_its_plan_and_event(self, plan, event_type):
-    plan = plan()
-    process = runs.build(plan)
-    self.assertEqual(process.plan, plan)
-    self.assertEqual(process.event, plan.event())
+  def test_process_knows_its_plan_and_event(self, build, event_type):
+    process = build()
+    self.assertEqual(process.event, process.plan.event())
     self.assertIsInstance(process.event, event_type)
+
+  def test_process_keeps_the_plan_that_it_was_built_from(self):
+    self.assertEqual(_fixed().plan, runs.fixed(100, randomizer=runs.LOUD))
+    self.assertEqual(_shuffled().plan, runs.shuffled(randomizer=runs.LOUD))
+
+
+# For the three updates of each pass.
+_RATES = np.array([0.5, 0.3, 0.2, 0.3, 0.1, 0.2])
+
+
+@functools.cache
+def _two_passes(momentum=0.8, nesterov=True):
+  """Returns (process, models, last output) of minibatches of two slots."""
+  plan = runs.plan(
+      check_ins.FixedWindowCheckIn(6, slots_per_update=2), num_passes=2
+  )
+  process = runs.build(
+      plan,
+      momentum=momentum,
+      nesterov=nesterov,
+      averaging=learning.UniformAverage(),
+      server_learning_rate=_RATES,
+  )
+  return process, *runs.run(process, runs.slots(1, 6) * 2)
 
 
 class FixedWindowTest(parameterized.TestCase):
@@ -110,33 +158,24 @@ class FixedWindowTest(parameterized.TestCase):
   def test_minibatch_of_slots_is_one_step_on_their_mean(
       self, momentum, nesterov
   ):
-    rates = np.array([0.5, 0.3, 0.2])
-    process = runs.build(
-        runs.fixed(slots_per_update=2),
-        momentum=momentum,
-        nesterov=nesterov,
-        server_learning_rate=rates,
-    )
-    models, output = runs.run(process, runs.slots(1, 6))
+    _, models, output = _two_passes(momentum, nesterov)
     expected, velocity = [models[0].astype(np.float64)], 0.0
-    for update, rate in enumerate(rates):
+    for update, rate in enumerate(_RATES):
       theta = expected[-1]
+      first = 2 * (update % 3) + 1
       mean = 0.5 * sum(
-          runs.gradient(theta, seed)
-          for seed in (2 * update + 1, 2 * update + 2)
+          runs.gradient(theta, seed) for seed in (first, first + 1)
       )
       velocity = momentum * velocity + mean
       step = mean + momentum * velocity if nesterov else velocity
       expected += [theta, theta - rate * step]
     np.testing.assert_allclose(models, expected, atol=2e-4)
-    self.assertEqual(output.metrics['finalizer']['num_updates'], 3)
+    self.assertEqual(output.metrics['finalizer']['num_updates'], 6)
     self.assertGreater(np.abs(models[-1] - models[0]).max(), 0.05)
 
   def test_dummy_is_a_zero_update_with_the_full_noise(self):
     # 100 slots of dummies: the sum of their reports is normal noise.
-    plan = runs.fixed(100, randomizer=runs.LOUD)
-    process = runs.build(plan, server_learning_rate=1.0)
-    models, _ = runs.run(process, [[runs.dummy(step)] for step in range(100)])
+    models, _ = runs.run(_fixed(), [[runs.dummy(step)] for step in range(100)])
     reports = np.diff(models.astype(np.float64), axis=0)
     statistic = np.sum((reports / runs.LOUD.stddev) ** 2)
     self.assertBetween(
@@ -146,7 +185,7 @@ class FixedWindowTest(parameterized.TestCase):
     )
 
   def test_nothing_but_the_report_tells_a_dummy_from_a_client(self):
-    process = runs.build(runs.fixed(randomizer=runs.SPHERE))
+    process = _fixed(runs.SPHERE)
     outputs = [
         process.next(process.initialize(), [client])
         for client in (runs.client(1), runs.dummy(1))
@@ -165,21 +204,16 @@ class FixedWindowTest(parameterized.TestCase):
 
   @parameterized.parameters(0, 2, 3)
   def test_a_step_needs_exactly_one_report(self, num_clients):
-    process = runs.build(runs.fixed())
+    process, _, _ = _two_passes()
     with self.assertRaisesRegex(Exception, 'exactly one client'):
       process.next(
           process.initialize(),
           [runs.client(seed) for seed in range(num_clients)],
       )
 
-  def test_repeated_passes_have_as_many_updates(self):
-    plan = runs.plan(
-        check_ins.FixedWindowCheckIn(4, slots_per_update=2), num_passes=2
-    )
-    process = runs.build(plan, server_learning_rate=[0.5, 0.4, 0.3, 0.2])
-    _, output = runs.run(process, [[runs.client(1)]] * 8)
-    self.assertEqual(output.metrics['finalizer']['num_updates'], 4)
-    with self.assertRaisesRegex(Exception, 'num_rounds=8'):
+  def test_passes_end_with_the_plan(self):
+    process, _, output = _two_passes()
+    with self.assertRaisesRegex(Exception, 'num_rounds=12'):
       process.next(output.state, [runs.client(1)])
 
   @pytest.mark.slow
@@ -209,20 +243,17 @@ class FixedWindowTest(parameterized.TestCase):
       )
 
   def test_average_counts_each_model_once(self):
-    process = runs.build(
-        runs.fixed(slots_per_update=2), averaging=learning.UniformAverage()
-    )
-    models, output = runs.run(process, runs.slots(1, 6))
+    process, models, output = _two_passes()
     average = process.get_averaged_model_weights(output.state)
     np.testing.assert_allclose(
-        small_model.flat(average), np.mean(models[[0, 2, 4]], axis=0), atol=1e-6
+        small_model.flat(average), np.mean(models[:-1:2], axis=0), atol=1e-6
     )
 
 
 class SlidingWindowTest(absltest.TestCase):
 
   def test_warm_up_makes_no_update(self):
-    process = runs.build(runs.sliding(), momentum=0.5)
+    process = _sliding()
     steps = [[], [runs.client(9)]] + runs.slots(1, 4)
     models, output = runs.run(process, steps)
     np.testing.assert_array_equal(models[1], models[0])
@@ -236,9 +267,8 @@ class SlidingWindowTest(absltest.TestCase):
     )
 
   def test_after_the_warm_up_a_gap_is_refused(self):
-    process = runs.build(runs.sliding())
     with self.assertRaisesRegex(Exception, 'exactly one client'):
-      runs.run(process, [[], [], []])
+      runs.run(_sliding(), [[], [], []])
 
 
 class ArrivalsTest(parameterized.TestCase):
@@ -306,12 +336,12 @@ class ArrivalsTest(parameterized.TestCase):
 class NoiseTest(parameterized.TestCase):
 
   @parameterized.product(
-      plan=(runs.fixed, runs.shuffled), randomizer=(runs.LOUD, runs.SPHERE)
+      build=(_fixed, _shuffled), randomizer=(runs.LOUD, runs.SPHERE)
   )
   def test_retried_step_repeats_the_report_and_another_does_not(
-      self, plan, randomizer
+      self, build, randomizer
   ):
-    process = runs.build(plan(randomizer=randomizer))
+    process = build(randomizer)
     state = process.initialize()
     first, second, other = (
         small_model.flat(
@@ -327,15 +357,12 @@ class NoiseTest(parameterized.TestCase):
     self.assertTrue(np.any(first != other))
 
   def test_same_client_has_other_noise_in_the_next_step(self):
-    process = runs.build(
-        runs.fixed(randomizer=runs.LOUD), server_learning_rate=1.0
-    )
     # Dummies with one key, so that only the step differs.
-    models, _ = runs.run(process, [[runs.dummy()]] * 3)
+    models, _ = runs.run(_fixed(), [[runs.dummy()]] * 3)
     self.assertLen(np.unique(np.diff(models, axis=0)), 15)
 
   def test_update_that_is_not_finite_is_randomized_as_zero(self):
-    process = runs.build(runs.shuffled(randomizer=runs.LOUD))
+    process = _shuffled()
     examples = [(np.full([2, 2], np.nan, np.float32), np.ones(2, np.float32))]
     bad, output = runs.run(
         process, [[learning.client_data(examples, runs.key(3, -1))]]
@@ -416,14 +443,13 @@ class NativeTest(absltest.TestCase):
     # Dummies, because trained updates may differ in their last digit, which
     # changes all of the noise.
     for randomizer in (runs.LOUD, runs.SPHERE):
-      process = runs.build(runs.shuffled(2, randomizer))
+      process = _shuffled(randomizer)
       steps = [[runs.dummy(1), runs.dummy(2)], []]
       here, _ = runs.run(process, steps)
       with execution.create_native_context():
-        native, _ = runs.run(process, steps)
-        trained, _ = runs.run(process, [[runs.client(1)]])
-      np.testing.assert_allclose(native, here, atol=1e-6)
-      self.assertGreater(np.abs(trained[1] - trained[0]).max(), 0.0)
+        native, _ = runs.run(process, steps + [[runs.client(1)]])
+      np.testing.assert_allclose(native[:-1], here, atol=1e-6)
+      self.assertGreater(np.abs(native[-1] - native[-2]).max(), 0.0)
 
 
 if __name__ == '__main__':

@@ -3,6 +3,7 @@
 """Tests of the learning process on TFF."""
 
 import collections
+import functools
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -70,19 +71,24 @@ def _plan(noise_multiplier=0.0, num_rounds=8, restart_every=None):
   )
 
 
-def _build(plan, **changes):
+def _build(plan, model_fn=_model_fn, **changes):
   arguments = dict(
       client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
       server_learning_rate=0.7,
   )
   arguments.update(changes)
-  return dp_ftrl.build_dp_ftrl(_model_fn, plan, **arguments)
+  return dp_ftrl.build_dp_ftrl(model_fn, plan, **arguments)
 
 
-def _train(process, num_rounds=6, clients=None):
+@functools.cache
+def _noised():
+  return _build(_plan(noise_multiplier=1.0))
+
+
+def _train(process, num_rounds=6):
   """Returns the flat model after each round, and the last metrics."""
   state, models = process.initialize(), []
-  clients = clients or [_client(3), _client(4)]
+  clients = [small_model.client(3), small_model.client(4)]
   for _ in range(num_rounds):
     output = process.next(state, clients)
     state = output.state
@@ -128,6 +134,7 @@ class BuildDpFtrlTest(parameterized.TestCase):
     models, metrics = _train(
         _build(
             _plan(noise_multiplier=0.1),
+            small_model.build(),
             l1=0.2,
             constraint=constraints.NonNegative(),
         )
@@ -139,7 +146,7 @@ class BuildDpFtrlTest(parameterized.TestCase):
     )
 
   def test_empty_round_and_bad_clients_are_legal(self):
-    process = _build(_plan(noise_multiplier=1.0))
+    process = _noised()
     state = process.initialize()
     state = process.next(state, []).state
     output = process.next(
@@ -154,9 +161,8 @@ class BuildDpFtrlTest(parameterized.TestCase):
       self.assertTrue(np.all(np.isfinite(weights)))
 
   def test_process_knows_its_plan_and_event(self):
-    plan = _plan(noise_multiplier=2.0)
-    process = _build(plan)
-    self.assertIs(process.plan, plan)
+    process, plan = _noised(), _plan(noise_multiplier=1.0)
+    self.assertEqual(process.plan, plan)
     accountant = dp_accounting.rdp.RdpAccountant(
         neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL
     )
@@ -171,6 +177,7 @@ class BuildDpFtrlTest(parameterized.TestCase):
     models, _ = _train(
         _build(
             _plan(),
+            small_model.build(),
             server_optimizer=tff.learning.optimizers.build_adam(0.1),
             server_learning_rate=1.0,
         ),

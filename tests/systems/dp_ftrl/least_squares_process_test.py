@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of federated least squares on TFF."""
 
+import functools
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
@@ -49,6 +52,11 @@ def _build(plan, num_features=3, **changes):
   return dp_ftrl.build_least_squares(plan, **(arguments | changes))
 
 
+@functools.cache
+def _usual():
+  return _build(_plan())
+
+
 def _theta(process, state):
   (theta,) = process.get_model_weights(state).trainable
   return theta
@@ -58,6 +66,7 @@ class NoiseFreeTest(parameterized.TestCase):
 
   # Restarts do not show: moments do not depend on the model.
   @parameterized.parameters(None, 3)
+  @pytest.mark.slow(cases=['0'])
   def test_equals_ridge_regression_on_diabetes(self, restart_every):
     x, y = diabetes.load()
     per_round, num_rounds = 30, 5
@@ -89,7 +98,7 @@ class NoiseFreeTest(parameterized.TestCase):
       )
 
   def test_sums_of_a_client_are_clipped_as_a_whole(self):
-    process = _build(_plan())
+    process = _usual()
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal([50, 3]), rng.uniform(-1, 1, 50)
     output = process.next(
@@ -134,12 +143,6 @@ class NoiseFreeTest(parameterized.TestCase):
 
 
 class NoisedTest(parameterized.TestCase):
-
-  @classmethod
-  def setUpClass(cls):
-    super().setUpClass()
-    cls._plan = _plan()
-    cls._process = _build(cls._plan)
 
   def test_model_solves_what_was_released(self):
     # With restarts and enough noise to make the moments indefinite.
@@ -189,7 +192,8 @@ class NoisedTest(parameterized.TestCase):
       ('mixed', [[9, 9, 9], [np.nan] * 3, [3e38] * 3] * 50, [9] * 150),
   )
   def test_no_client_moves_the_sums_by_more_than_the_clip_norm(self, x, y):
-    plan, process = self._plan, self._process
+    process = _usual()
+    plan = process.plan
     rng = np.random.default_rng(0)
     other = diabetes.dataset(rng.standard_normal([4, 3]), rng.uniform(-1, 1, 4))
     sums = []

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for the builders of DP-FedAvg and DP-SGD."""
 
+import functools
 import math
 
 from absl.testing import absltest
@@ -14,6 +15,7 @@ import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 
 from tests.learning import small_model
+from tests.program import kills
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import program
@@ -47,6 +49,12 @@ def _process(plan=None, **options):
   )
 
 
+@functools.cache
+def _noised():
+  plan = _plan(noise_multiplier=2.0, num_rounds=100)
+  return _process(plan, insecure_seed=None)
+
+
 def _two_sided(share: float) -> float:
   """Returns the p-value of a value whose distribution function is `share`."""
   return 2 * min(share, 1 - share)
@@ -64,7 +72,7 @@ def _step(weights: np.ndarray, members) -> np.ndarray:
   return weights - _RATE / _BATCH * total
 
 
-class DpSgdTest(parameterized.TestCase):
+class DpSgdTest(kills.RunsTestCase):
 
   @parameterized.parameters([[]], [[3]], [[0, 2, 5, 7, 8, 11]])
   @pytest.mark.slow(but=['2'])
@@ -85,10 +93,9 @@ class DpSgdTest(parameterized.TestCase):
     )
 
   def test_released_noise_is_that_of_the_plan_and_new_in_every_round(self):
-    plan = _plan(noise_multiplier=2.0, num_rounds=200)
-    process = _process(plan)
+    process = _noised()
     state, weights = process.initialize(), []
-    for _ in range(plan.num_rounds):
+    for _ in range(process.plan.num_rounds):
       weights.append(small_model.flat(process.get_model_weights(state)))
       # Nobody is drawn: the model moves by noise alone.
       state = process.next(state, []).state
@@ -139,16 +146,19 @@ class DpSgdTest(parameterized.TestCase):
     self.assertEqual(paths, {'at_once': num, 'in_chunks': 0, 'one_by_one': 0})
 
   def test_training(self):
-    plan = _plan(noise_multiplier=2.0)
     found = program.train(
-        _process(plan, insecure_seed=None),
+        _noised(),
         sampling.Examples((_X, _Y)),
         delta=1e-2,
+        total_rounds=3,
         progress='quiet',
         output_dir=self.create_tempdir().full_path,
     )
     self.assertEqual(found.rounds_done, 3)
-    self.assertAlmostEqual(found.epsilon, plan.epsilon(delta=1e-2))
+    plan = _noised().plan
+    self.assertAlmostEqual(
+        found.epsilon, plan.epsilon_after(3, delta=1e-2)
+    )
     self.assertEqual(found.statement.to_json()['unit'], 'example')
 
   def test_bad_arguments(self):
