@@ -57,9 +57,6 @@ _RIGHT = {
             model_aggregator=_weighted(aggregator),
         )
     ),
-    'keras_model': lambda aggregator: _algorithms.build_unweighted_fed_avg(
-        processes.variable_model, processes.SGD, model_aggregator=aggregator
-    ),
     'server_adam': lambda aggregator: _algorithms.build_unweighted_fed_avg(
         small_model.build(),
         processes.SGD,
@@ -99,16 +96,13 @@ _RIGHT = {
     'k_means': lambda aggregator: _algorithms.build_fed_kmeans(
         2, (2,), sum_aggregator=aggregator
     ),
-    'constant_zeroing': lambda aggregator: processes.fed_avg(
-        tff.aggregators.zeroing_factory(10.0, aggregator)
-    ),
-    'constant_clipping': lambda aggregator: processes.fed_avg(
+    'constant_clipping': lambda aggregator: processes.of_aggregator(
         tff.aggregators.clipping_factory(10.0, aggregator)
     ),
-    'concatenated': lambda aggregator: processes.fed_avg(
+    'concatenated': lambda aggregator: processes.of_aggregator(
         tff.aggregators.concat_factory(aggregator)
     ),
-    'debug_measurements': lambda aggregator: processes.fed_avg(
+    'debug_measurements': lambda aggregator: processes.of_aggregator(
         tff.learning.add_debug_measurements(aggregator)
     ),
 }
@@ -116,10 +110,14 @@ _RIGHT = {
 
 # What the refusal names, and how to build the process.
 _WRONG = {
-    'no_aggregator': ('adds no noise of a plan', lambda _: processes.fed_avg()),
+    'no_aggregator': (
+        'adds no noise of a plan: state.global_model_weights.trainable,'
+        ' state.finalizer.learning_rate depend on federated_',
+        lambda _: processes.without_noise(),
+    ),
     'tff_noise': (
         'adds no noise of a plan',
-        lambda _: processes.fed_avg(
+        lambda _: processes.of_aggregator(
             tff.aggregators.DifferentiallyPrivateFactory.gaussian_fixed(
                 noise_multiplier=1.0, clients_per_round=2, clip=0.5
             )
@@ -135,7 +133,7 @@ _WRONG = {
     ),
     'estimated_zeroing': (
         r'state\.aggregator',
-        lambda aggregator: processes.fed_avg(
+        lambda aggregator: processes.of_aggregator(
             tff.aggregators.zeroing_factory(
                 processes.estimated_norm(), aggregator
             )
@@ -143,7 +141,7 @@ _WRONG = {
     ),
     'estimated_clipping': (
         r'state\.aggregator',
-        lambda aggregator: processes.fed_avg(
+        lambda aggregator: processes.of_aggregator(
             tff.aggregators.clipping_factory(
                 processes.estimated_norm(), aggregator
             )
@@ -152,7 +150,7 @@ _WRONG = {
     'unweighted_mime_lite': (
         r'state\.client_work',
         lambda aggregator: _algorithms.build_unweighted_mime_lite(
-            processes.variable_model,
+            small_model.build(),
             tff.learning.optimizers.build_sgdm(0.1, momentum=0.9),
             model_aggregator=aggregator,
         ),
@@ -179,7 +177,7 @@ _WRONG = {
     'two_noised_sums': (
         'releases 2 noised sums',
         lambda aggregator: _algorithms.build_unweighted_mime_lite(
-            processes.variable_model,
+            small_model.build(),
             tff.learning.optimizers.build_sgdm(0.1, momentum=0.9),
             model_aggregator=aggregator,
             full_gradient_aggregator=aggregator,
@@ -187,7 +185,7 @@ _WRONG = {
     ),
     'mean_of_those_who_came': (
         r'state\.global_model_weights',
-        lambda aggregator: processes.fed_avg(
+        lambda aggregator: processes.of_aggregator(
             tff.aggregators.UnweightedMeanFactory(aggregator)
         ),
     ),
@@ -196,10 +194,12 @@ _WRONG = {
 
 class TffBuildersTest(parameterized.TestCase):
 
-  # Of builders that differ in one argument, and of wrappers, one each.
+  # Of builders that differ in one argument, and of wrappers, one each; a model
+  # of Keras and constant zeroing are below.
   @parameterized.named_parameters(*zip(_RIGHT, _RIGHT))
   @pytest.mark.slow(
       cases=[
+          'unweighted_fed_avg',
           'weighted_fed_avg',
           'server_adam',
           'unweighted_fed_prox',
@@ -217,6 +217,7 @@ class TffBuildersTest(parameterized.TestCase):
   @pytest.mark.slow(
       cases=[
           'estimated_clipping',
+          'robust_aggregator',
           'weighted_mime_lite',
           'mime_lite_with_schedule',
       ]
@@ -228,16 +229,7 @@ class TffBuildersTest(parameterized.TestCase):
       certification.certify(build(plan.aggregator()), plan)
     self.assertIn('aggregator', raised.exception.way_out)
 
-  def test_refusal_names_state_and_aggregation(self):
-    with self.assertRaises(_checks.PrivacyRefusedError) as raised:
-      certification.certify(processes.fed_avg(), processes.build_plan())
-    self.assertIn(
-        'state.global_model_weights.trainable, state.finalizer.learning_rate'
-        ' depend on federated_',
-        raised.exception.what,
-    )
-
-  def test_metrics_with_data_are_not_covered(self):
+  def test_metrics_of_a_keras_model_with_data_are_not_covered(self):
     plan = processes.build_plan()
     process = _algorithms.build_unweighted_fed_avg(
         processes.variable_model,
@@ -247,6 +239,7 @@ class TffBuildersTest(parameterized.TestCase):
         ),
     )
     certificate = certification.certify(process, plan)
+    self.assertEqual(certificate.release, plan.aggregator().release)
     found = {'/'.join(map(str, path)) for path in certificate.not_covered}
     self.assertIn('client_work/train/loss', found)
     self.assertIn('aggregator/zeroed_count', found)

@@ -3,6 +3,7 @@
 """Processes of TFF's builders, right ones and spoilt ones, for tests."""
 
 import collections
+import functools
 
 import numpy as np
 import tff_dp
@@ -11,10 +12,12 @@ import tensorflow_federated as tff
 
 from tests.learning import small_model
 from tff_dp import mechanisms
+from tff_dp.learning import process as process_lib
 
 NUM_ROUNDS = 4
 SGD = tff.learning.optimizers.build_sgdm(0.1)
 _algorithms = tff.learning.algorithms
+_templates = tff.learning.templates
 
 
 def build_plan(**changes) -> tff_dp.DpFtrlPlan:
@@ -36,14 +39,69 @@ def fed_avg(aggregator=None):
   )
 
 
+def model_with_loss() -> tff.learning.models.FunctionalModel:
+  """Returns the small model, with its loss as a metric of the clients."""
+  model = small_model.build()
+
+  def with_batch(state, labels, batch_output, sample_weight=None):
+    del labels, sample_weight
+    return collections.OrderedDict(loss=state['loss'] + batch_output.loss)
+
+  return tff.learning.models.FunctionalModel(
+      initial_weights=model.initial_weights,
+      predict_on_batch_fn=model.predict_on_batch,
+      loss_fn=model.loss,
+      metrics_fns=(
+          lambda: collections.OrderedDict(loss=tf.constant(0.0)),
+          with_batch,
+          lambda state: state,
+      ),
+      input_spec=model.input_spec,
+  )
+
+
+# What the builder of TFF traces anew for every process.
+@functools.cache
+def _parts():
+  model = model_with_loss()
+
+  @tff.tensorflow.computation
+  def initial_weights():
+    return tff.learning.models.ModelWeights(*model.initial_weights)
+
+  return dict(
+      initial_weights=initial_weights,
+      client_work=_templates.build_functional_model_delta_client_work(
+          model=model,
+          optimizer=SGD,
+          client_weighting=tff.learning.ClientWeighting.UNIFORM,
+          metrics_aggregator=tff.learning.metrics.sum_then_finalize,
+      ),
+      finalizer=_templates.build_apply_optimizer_finalizer(
+          tff.learning.optimizers.build_sgdm(1.0),
+          initial_weights.type_signature.result,
+      ),
+  )
+
+
+def of_aggregator(aggregator):
+  """Returns a process of federated averaging, in a third of the time."""
+  return process_lib.of_parts(aggregator, **_parts())
+
+
+@functools.cache
+def without_noise():
+  return of_aggregator(tff.aggregators.UnweightedMeanFactory())
+
+
 def of_plan(plan):
-  """Returns the process of TFF's builder for a plan, built and compiled once.
+  """Returns the process of a plan's aggregator, built and compiled once.
 
   Its key is drawn anew by every `initialize`.
   """
   aggregator = plan.aggregator()  # Also keeps the plan among the latest ones.
   if plan.fingerprint not in _of_plans:
-    _of_plans[plan.fingerprint] = fed_avg(aggregator)
+    _of_plans[plan.fingerprint] = of_aggregator(aggregator)
   return _of_plans[plan.fingerprint]
 
 
@@ -90,7 +148,7 @@ def around(change, aggregator):
 
       return tff.templates.AggregationProcess(inner.initialize, next_fn)
 
-  return fed_avg(Factory())
+  return of_aggregator(Factory())
 
 
 def scaled_by_the_mean(inner, state, value):
