@@ -27,18 +27,39 @@ def build_plan() -> tff_dp.DpFtrlPlan:
   )
 
 
-def model_fn() -> tff.learning.models.VariableModel:
-  return tff.learning.models.from_keras_model(
-      # With random initial weights: a resumed run must not draw them again.
-      tf.keras.Sequential(
-          [tf.keras.layers.InputLayer([4]), tf.keras.layers.Dense(3)]
+def build_model() -> tff.learning.models.FunctionalModel:
+  """Returns a linear model that refuses labels which it does not know.
+
+  Its initial weights are random: a resumed run must not draw them again.
+  """
+  rng = np.random.default_rng()
+
+  @tf.function
+  def predict(weights, x, training):
+    del training
+    kernel, bias = weights[0]
+    return tf.matmul(x, kernel) + bias
+
+  def loss(output, label, sample_weight=None):
+    del sample_weight
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(label, output)
+    )
+
+  return tff.learning.models.FunctionalModel(
+      initial_weights=(
+          (
+              rng.standard_normal([4, 3], np.float32),
+              np.zeros([3], np.float32),
+          ),
+          (),
       ),
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+      predict_on_batch_fn=predict,
+      loss_fn=loss,
       input_spec=(
           tf.TensorSpec([None, 4], tf.float32),
           tf.TensorSpec([None], tf.int32),
       ),
-      metrics=[tf.keras.metrics.SparseCategoricalAccuracy()],
   )
 
 
@@ -69,16 +90,13 @@ def evaluate(weights: tff.learning.models.ModelWeights) -> dict[str, float]:
 
 
 @functools.cache
-def build_process(
-    *, insecure_seed: int | None = None
-) -> tff.learning.templates.LearningProcess:
+def build_process() -> tff.learning.templates.LearningProcess:
   return tff_dp.dp_ftrl.build_dp_ftrl(
-      model_fn,
+      build_model(),
       build_plan(),
       client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
       server_learning_rate=0.5,
       momentum=0.9,
-      insecure_seed=insecure_seed,
   )
 
 

@@ -25,7 +25,6 @@ from tests.systems.sampling import sampled_run
 from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run
 from tff_dp import execution
-from tff_dp.program import run as run_lib
 from tff_dp.program.files import checkpoints
 
 _REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -172,18 +171,6 @@ class OtherSystemsTest(_ResumeTestCase):
   @parameterized.parameters(*names)
   def test_killed_twice_equals_uninterrupted(self, name):
     self._check(name)
-
-
-class InsecureKeyTest(parameterized.TestCase):
-
-  @parameterized.parameters((None, False), (3, True))
-  def test_insecure_key_is_found_in_the_state(self, seed, is_insecure):
-    process = real_run.build_process() if seed is None else (
-        real_run.build_process(insecure_seed=seed)
-    )
-    self.assertEqual(
-        run_lib.is_key_insecure(process.initialize()), is_insecure
-    )
 
 
 if __name__ == '__main__':

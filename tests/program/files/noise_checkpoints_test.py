@@ -77,6 +77,13 @@ def _plan(mechanism) -> tff_dp.DpFtrlPlan:
   )
 
 
+@functools.cache
+def _process(name: str) -> tff.templates.AggregationProcess:
+  return _plan(_MECHANISMS[name]).aggregator().create(
+      tff.TensorType(np.float32, [_NUM_PARAMS])
+  )
+
+
 def _through_checkpoint(state, plan, *, kind, like):
   """Returns a state as a resumed run gets it, and the bytes in between."""
   facts = noise_checkpoints.describe(state, plan, kind=kind)
@@ -133,22 +140,14 @@ class BothKindsTest(parameterized.TestCase):
         state = output.state
         self.assertEqual(_bytes((output.result, output.measurements)), expected)
 
-  @parameterized.named_parameters(*_MECHANISMS.items())
-  def test_every_later_release_is_equal(self, mechanism):
-    plan = _plan(mechanism)
-    process = plan.aggregator().create(
-        tff.TensorType(np.float32, [_NUM_PARAMS])
-    )
-    self._assert_resumes(process, plan)
+  @parameterized.named_parameters(*zip(_MECHANISMS, _MECHANISMS))
+  def test_every_later_release_is_equal(self, name):
+    self._assert_resumes(_process(name), _plan(_MECHANISMS[name]))
 
   @pytest.mark.reference_only(reason="needs TFF's worker")
   def test_through_the_worker(self):
-    plan = _plan(_MECHANISMS['blt'])
     with execution.create_native_context():
-      process = plan.aggregator().create(
-          tff.TensorType(np.float32, [_NUM_PARAMS])
-      )
-      self._assert_resumes(process, plan)
+      self._assert_resumes(_process('blt'), _plan(_MECHANISMS['blt']))
 
   def test_adaptive_clipping(self):
     plan = _plan(_MECHANISMS['banded'])
@@ -169,10 +168,7 @@ class BothKindsTest(parameterized.TestCase):
       np.testing.assert_array_equal(found, expected)
 
   def test_two_noise_states_in_one(self):
-    plan = _plan(_MECHANISMS['blt'])
-    process = plan.aggregator().create(
-        tff.TensorType(np.float32, [_NUM_PARAMS])
-    )
+    plan, process = _plan(_MECHANISMS['blt']), _process('blt')
     first, second = process.initialize(), process.initialize()
     for _ in range(3):
       first = process.next(first, []).state
@@ -202,8 +198,7 @@ class BothKindsTest(parameterized.TestCase):
     self.assertEqual(_bytes(again), _bytes(state))
 
   def test_progress_ends_at_the_rounds_of_the_tree(self):
-    plan = _plan(_MECHANISMS['honaker'])
-    process = plan.aggregator().create(tff.TensorType(np.float32, [1]))
+    plan, process = _plan(_MECHANISMS['honaker']), _process('honaker')
     like = state = process.initialize()
     for _ in range(_RESTART + 4):
       state = process.next(state, []).state
@@ -220,13 +215,6 @@ class BothKindsTest(parameterized.TestCase):
 
 class FingerprintTest(parameterized.TestCase):
 
-  @staticmethod
-  @functools.cache
-  def _state(plan):
-    return plan.aggregator().create(
-        tff.TensorType(np.float32, [_NUM_PARAMS])
-    ).initialize()
-
   @parameterized.parameters(
       ('honaker', _FULL, False),
       ('honaker', _SEED_ONLY, True),
@@ -241,17 +229,21 @@ class FingerprintTest(parameterized.TestCase):
   )
   def test_only_what_needs_the_same_draws_says_so(self, name, kind, needs):
     plan = _plan(_MECHANISMS[name])
-    facts = noise_checkpoints.describe(self._state(plan), plan, kind=kind)
+    facts = noise_checkpoints.describe(
+        _process(name).initialize(), plan, kind=kind
+    )
     self.assertEqual(facts['draws'] is not None, needs)
 
   def test_uncached_tree_needs_the_same_draws(self):
     plan = _plan(mechanisms.Tree(_NUM_ROUNDS, num_cached_levels=0))
-    facts = noise_checkpoints.describe(self._state(plan), plan, kind=_FULL)
+    # A full checkpoint does not ask how many buffers the state has.
+    state = _process('tree').initialize()
+    facts = noise_checkpoints.describe(state, plan, kind=_FULL)
     self.assertIsNotNone(facts['draws'])
 
   def test_says_what_the_specification_asks_for(self):
     plan = _plan(_MECHANISMS['blt'])
-    state = self._state(plan)
+    state = _process('blt').initialize()
     draws = noise_checkpoints.describe(state, plan, kind=_SEED_ONLY)['draws']
     self.assertEqual(
         draws,
@@ -264,9 +256,9 @@ class FingerprintTest(parameterized.TestCase):
         },
     )
     other = _plan(blt.Blt(_NUM_ROUNDS, (0.3, 0.2), (0.97, 0.25)))
-    other_draws = noise_checkpoints.describe(
-        self._state(other), other, kind=_SEED_ONLY
-    )['draws']
+    other_draws = noise_checkpoints.describe(state, other, kind=_SEED_ONLY)[
+        'draws'
+    ]
     self.assertEqual(other_draws['probe'], draws['probe'])
     self.assertNotEqual(other_draws['parameters'], draws['parameters'])
 
@@ -276,7 +268,7 @@ class FingerprintTest(parameterized.TestCase):
   )
   def test_other_draws_are_refused_with_the_way_out(self, name, kind, way_out):
     plan = _plan(_MECHANISMS[name])
-    state = self._state(plan)
+    state = _process(name).initialize()
     facts = noise_checkpoints.describe(state, plan, kind=kind)
     noise_checkpoints.check(facts, state, plan)
     with mock.patch.object(noise_checkpoints, '_probe', lambda: 'other'):
@@ -287,7 +279,7 @@ class FingerprintTest(parameterized.TestCase):
     self.assertRegex(str(raised.exception), way_out)
 
   def test_buffers_of_another_mechanism_cannot_be_seed_only(self):
-    state = self._state(_plan(_MECHANISMS['blt']))
+    state = _process('blt').initialize()
     with self.assertRaisesRegex(
         _checks.ArgumentError, "checkpoint_kind='seed_only'.*'full'"
     ):
