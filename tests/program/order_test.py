@@ -139,10 +139,14 @@ def _loop(disk, root) -> program.Loop:
 def _run_loop(disk, root, returned: list[int]) -> None:
   """Runs all rounds, each with the first clients that may take part."""
   with disk.listening(), _loop(disk, root) as loop:
-    while loop.rounds_left:
-      state = loop.next(loop.eligible()[:3]).state
-      returned.append(int(state.round_index))
-      disk.say('returned')
+    _run_rounds(disk, loop, returned)
+
+
+def _run_rounds(disk, loop, returned: list[int]) -> None:
+  while loop.rounds_left:
+    state = loop.next(loop.eligible()[:3]).state
+    returned.append(int(state.round_index))
+    disk.say('returned')
 
 
 class _OrderTestCase(kills.RunsTestCase):
@@ -322,7 +326,8 @@ class KilledTest(_OrderTestCase):
       self.assertLessEqual(before['released'], before['saved'])
       # Another process knows of no other loop.
       loop_lib._loops.clear()
-      again = _loop(disk_lib.Disk(root), root)
+      resumed = disk_lib.Disk(root)
+      again = _loop(resumed, root)
       self.assertEqual(again.rounds_done, before['saved'])
       self.assertEqual(
           again.epsilon,
@@ -333,8 +338,8 @@ class KilledTest(_OrderTestCase):
       self.assertEqual(after['stated'], before['begun'])
       self.assertEqual(after['rows'], before['saved'])
       self.assertEqual(after['released'], before['saved'])
+      _run_rounds(resumed, again, returned)
       again.close()
-      _run_loop(disk_lib.Disk(root), root, returned)
       self.assertEqual(returned, sorted(set(returned)))
       self.assertEqual(
           _state(root),

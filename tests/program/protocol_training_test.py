@@ -137,7 +137,9 @@ class TrainTest(parameterized.TestCase):
   @parameterized.parameters(*_PLANS)
   def test_weak_delta_is_said(self, name):
     # The run knows how many clients it was given, although no coin needs that.
-    statement = _train(self.root, _PLANS[name], delta=0.09).statement
+    statement = _train(
+        self.root, _PLANS[name], delta=0.09, total_rounds=1
+    ).statement
     self.assertStartsWith(statement.warnings[0], 'WEAK: delta 0.09 is not below')
     self.assertStartsWith(
         statement.points['mechanism']['population'],

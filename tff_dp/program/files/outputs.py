@@ -3,6 +3,7 @@
 """Files of a run that are written as a whole: model, environment and others."""
 
 import datetime
+import functools
 import io
 import math
 import os
@@ -160,12 +161,17 @@ def write_environment(path: os.PathLike) -> None:
           'tensorflow_federated': tff.__version__,
           'num_cores': len(os.sched_getaffinity(0)),
           'execution': _describe_context(),
-          'packages': {
-              finding.name: finding.found
-              for finding in _compat.check_environment()
-          },
+          'packages': _packages(),
       },
   )
+
+
+@functools.cache  # Every run asks.
+def _packages() -> dict[str, str]:
+  """Returns the versions of Python's packages, and what else TFF needs."""
+  return {
+      finding.name: finding.found for finding in _compat.check_environment()
+  }
 
 
 def level_times(folder: pathlib.Path) -> None:
