@@ -105,7 +105,9 @@ def _build_parser(words: list[str]) -> argparse.ArgumentParser:
       )
       module.add_arguments(task)
       if _uses_context(module):
-        engine.add_arguments(task)
+        engine.add_arguments(
+            task, with_clusters=getattr(module, 'RUNS_ON_CLUSTERS', True)
+        )
       _add_progress(task)
   return parser
 

@@ -13,7 +13,8 @@ BUILDING = 'building the process'
 IN_PROCESS = 'in_process'
 NATIVE = 'native'
 _CLUSTERS = ('dask', 'ray')
-_CONTEXTS = (IN_PROCESS, NATIVE, *_CLUSTERS)
+_LOCAL = (IN_PROCESS, NATIVE)
+_CONTEXTS = (*_LOCAL, *_CLUSTERS)
 _NUM_SHARDS = 8
 # Flag -> the library's argument, so that an error names what the user typed.
 _ARGUMENTS = {
@@ -79,8 +80,16 @@ class EngineSettings:
     return [name.strip() for name in self.client_devices.split(',')]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-  """Adds the flags, as a group of their own."""
+def add_arguments(
+    parser: argparse.ArgumentParser, *, with_clusters: bool = True
+) -> None:
+  """Adds the flags, as a group of their own.
+
+  Args:
+    parser: Gets the flags.
+    with_clusters: Whether the task can run on a cluster: the clients' data are
+      lists of batches, or workers load them by `cluster_clients`.
+  """
   group = parser.add_argument_group(
       'where to compute',
       'Changes the speed, and results by rounding only. `tff-dp doctor` lists'
@@ -88,18 +97,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   )
   group.add_argument(
       '--context',
-      choices=_CONTEXTS,
+      choices=_CONTEXTS if with_clusters else _LOCAL,
       default=IN_PROCESS,
       help='in_process for TensorFlow in this process, native for the C++'
-      ' worker that TFF brings, which has no GPU, dask or ray for the workers'
-      f' of a cluster (default: {IN_PROCESS})',
+      ' worker that TFF brings, which has no GPU'
+      + (', dask or ray for the workers of a cluster' if with_clusters else '')
+      + f' (default: {IN_PROCESS})',
   )
-  group.add_argument(
-      '--cluster-address',
-      metavar='ADDRESS',
-      help="of Dask's scheduler (tcp://host:8786) or Ray's head (host:6379);"
-      ' without it, two workers start on this machine',
-  )
+  if with_clusters:
+    group.add_argument(
+        '--cluster-address',
+        metavar='ADDRESS',
+        help="of Dask's scheduler (tcp://host:8786) or Ray's head (host:6379);"
+        ' without it, two workers start on this machine',
+    )
+  else:
+    parser.set_defaults(cluster_address=None)
   group.add_argument(
       '--client-devices',
       metavar='NAME[,NAME...]',
@@ -117,8 +130,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       type=int,
       metavar='NUMBER',
       help='clients that train at the same time, on all devices together'
-      " (default: the context's own choice); on a cluster, the number of parts"
-      f' that a round is cut into (default: {_NUM_SHARDS})',
+      " (default: the context's own choice)"
+      + (
+          '; on a cluster, the number of parts that a round is cut into'
+          f' (default: {_NUM_SHARDS})'
+          if with_clusters
+          else ''
+      ),
   )
 
 

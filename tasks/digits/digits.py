@@ -61,6 +61,8 @@ EXAMPLES = """examples:
       --min-index-gap 31 --server-learning-rate 0.08 \\
       --output-dir runs/digits_large_cohorts
 """
+# Its datasets stay in the process that made them.
+RUNS_ON_CLUSTERS = False
 # Chosen for each row on its own, by a coarse search on the held-out digits: one
 # for all would favour the row that it was chosen for.
 _SERVER_LEARNING_RATES = {

@@ -50,6 +50,8 @@ EXAMPLES = """examples:
   python -m tasks sweep public_body --epsilons 2 --rows head all --seeds 2 \\
       --output-dir runs/head_or_all
 """
+# Its datasets stay in the process that made them.
+RUNS_ON_CLUSTERS = False
 ROWS = ('head', 'lora', 'frozen_a', 'all', 'scratch')
 _DELTA = 1e-5
 _NUM_CLIENTS = 2000

@@ -44,6 +44,8 @@ EXAMPLES = """examples:
   python -m tasks sweep digits --server-learning-rates 0.03 --jobs 1 \\
       --output-dir runs/one_rate
 """
+# Its datasets stay in the process that made them.
+RUNS_ON_CLUSTERS = False
 # Far from the seeds 0, 1, ... that are reported.
 TUNING_SEED = 1000
 # What TensorFlow keeps of finished runs adds up.

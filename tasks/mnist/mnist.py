@@ -51,6 +51,8 @@ EXAMPLES = """examples:
       --output-dir runs/mnist_cyclic
   python -m tasks train mnist --scale 0.01 --output-dir runs/mnist_quick
 """
+# Workers would have other threads than this process, in which they are set.
+RUNS_ON_CLUSTERS = False
 _BOOTSTRAP_CLIENTS = 10_000_000
 # The 5,000 digits are for trying things out.
 _PACKAGED_BOOTSTRAP_CLIENTS = 100_000

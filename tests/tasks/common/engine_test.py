@@ -19,10 +19,10 @@ from tff_dp.execution import contexts
 _PREFIX = '/job:localhost/replica:0/task:0/device:'
 
 
-def _parsed(*words: str) -> dict[str, object]:
+def _parsed(*words: str, with_clusters=True) -> dict[str, object]:
   parser = argparse.ArgumentParser()
   parser.add_argument('--other', default='untouched')
-  engine.add_arguments(parser)
+  engine.add_arguments(parser, with_clusters=with_clusters)
   return vars(parser.parse_args(words))
 
 
@@ -61,6 +61,22 @@ class FlagsTest(parameterized.TestCase):
     self.assertEqual(settings.client_device_names, ['GPU:0', 'cpu:0'])
     self.assertEqual(settings.server_device, 'CPU:0')
     self.assertEqual(settings.max_concurrent_clients, 3)
+
+  def test_tasks_that_cannot_run_there_offer_no_cluster(self):
+    words = ('--context=dask', '--cluster-address=tcp://h:1')
+    settings = engine.take_settings(_parsed(*words))
+    self.assertEqual(
+        settings,
+        engine.EngineSettings(context='dask', cluster_address='tcp://h:1'),
+    )
+    with (
+        contextlib.redirect_stderr(io.StringIO()) as err,
+        self.assertRaises(SystemExit),
+    ):
+      _parsed('--context=dask', with_clusters=False)
+    self.assertIn("invalid choice: 'dask'", err.getvalue())
+    values = _parsed(with_clusters=False)
+    self.assertEqual(engine.take_settings(values), engine.EngineSettings())
 
   @parameterized.product(
       field=('client_devices', 'server_device'),
