@@ -88,8 +88,7 @@ class SphereTest(parameterized.TestCase):
   # within 6.2 C/sqrt(n), 0.18 C at most, of |x|. A scale without the factor
   # sqrt(2/pi), or off by a power of d, is 0.2 C or more off at |x| = C.
   @parameterized.parameters(
-      (1, 1.0, 1500), (1, 0.4, 1500), (10, 1.0, 2000), (10, 0.4, 2000),
-      (10_000, 1.0, 1200),
+      (1, 0.4, 1500), (10, 1.0, 2000), (10, 0.4, 2000), (10_000, 1.0, 1200)
   )
   def test_estimate_is_unbiased(self, num_params, share, num_reports):
     spec = randomizers.Sphere(8.0, 0.5)
@@ -117,7 +116,7 @@ class SphereTest(parameterized.TestCase):
           abs(np.mean(samples) - expected), _Z * error + 2e-5, column
       )
 
-  @parameterized.parameters(2, 3, 50)
+  @parameterized.parameters(2, 50)
   def test_length_of_the_estimate_and_its_variance(self, num_params):
     update = 0.3 * _unit(num_params)
     estimates = _many(
@@ -139,7 +138,7 @@ class SphereTest(parameterized.TestCase):
         _Z * error,
     )
 
-  @parameterized.product(num_params=(1, 2, 10), epsilon=(0.5, 2.0))
+  @parameterized.parameters((1, 0.5), (2, 2.0), (10, 0.5))
   def test_sign_is_kept_with_the_probability_of_the_coin(
       self, num_params, epsilon
   ):
@@ -158,7 +157,7 @@ class SphereTest(parameterized.TestCase):
     test = stats.binomtest(int(positive.sum()), len(positive), expected)
     self.assertGreater(test.pvalue, _FALSE_ALARM)
 
-  @parameterized.parameters(1, 2, 5)
+  @parameterized.parameters(1, 5)
   def test_likelihood_ratios_stay_within_epsilon(self, num_params):
     # Events: the sign of the estimate's first coordinate, and in which sixth of
     # a turn its first two lie. A ratio above exp(epsilon) in any of them, for

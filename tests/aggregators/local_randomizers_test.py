@@ -41,6 +41,7 @@ def setUpModule():
   execution.set_default_context()
 
 
+@functools.cache
 def _create(spec, value_type=_VECTOR, **arguments):
   return local_randomizers.LocalRandomizerFactory(spec, **arguments).create(
       value_type
@@ -101,8 +102,7 @@ class TypesTest(parameterized.TestCase):
       )
 
   def _processes(self, spec):
-    factory = local_randomizers.LocalRandomizerFactory(spec)
-    return factory.create(_VECTOR), factory.create_keyed(_VECTOR)
+    return _create(spec), _keyed_process(spec)
 
   @parameterized.parameters(_GAUSSIAN, _LAPLACE)
   def test_server_gets_one_vector_and_draws_nothing(self, spec):
