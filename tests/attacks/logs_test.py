@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import traceback
 
@@ -38,57 +39,50 @@ def _add_up(values):
   return tff.federated_sum(values)
 
 
-def _run(folder: pathlib.Path, kind: str, *words: str, **environment: str):
-  """Returns what a run ended with, and its secret log."""
-  done = subprocess.run(
-      [sys.executable, '-m', 'tests.attacks.logs_run', folder, kind, *words],
-      cwd=_ROOT,
-      env={**os.environ, **environment},
-      stdin=subprocess.DEVNULL,
-      capture_output=True,
-      text=True,
-      check=False,
-  )
-  return done, (folder / 'secret' / 'run.log').read_text()
+class RunTest(absltest.TestCase):
+  """Real runs, with everything that makes TensorFlow talk."""
 
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    cls.folder = pathlib.Path(
+        cls.enterClassContext(tempfile.TemporaryDirectory())
+    )
+    cls.done = subprocess.run(
+        [sys.executable, '-m', 'tests.attacks.logs_run', cls.folder, '--debug'],
+        cwd=_ROOT,
+        env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '0', 'TFF_DP_DEBUG': '1'},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
-class RunTest(parameterized.TestCase):
-  """A real run, with everything that makes TensorFlow talk."""
+  def _log(self, kind: str) -> pathlib.Path:
+    return self.folder / kind / 'secret' / 'run.log'
 
-  def setUp(self):
-    super().setUp()
-    self.folder = pathlib.Path(self.create_tempdir().full_path) / 'run'
+  def test_an_error_of_tffs_worker_is_in_the_log_alone(self):
+    if not _compat.COLUMN.has_worker:
+      self.skipTest('no worker here')
+    self.assertEqual(self.done.returncode, 3, self.done.stderr)
+    self.assertNotIn(_SECRET, self.done.stdout + self.done.stderr)
+    self.assertIn(_SECRET, self._log(logs_run.NATIVE).read_text())
+    self.assertIn("computation in TFF's worker failed", self.done.stderr)
 
   def test_label_of_a_client_is_in_the_log_alone(self):
-    done, log = _run(
-        self.folder,
-        'in_process',
-        'tensorflow',
-        '--debug',
-        TF_CPP_MIN_LOG_LEVEL='0',
-        TFF_DP_DEBUG='1',
-    )
-    self.assertEqual(done.returncode, 3, done.stderr)
-    self.assertNotIn(_SECRET, done.stdout + done.stderr)
+    self.assertEqual(self.done.returncode, 3, self.done.stderr)
+    self.assertNotIn(_SECRET, self.done.stdout + self.done.stderr)
+    path = self._log(logs_run.IN_PROCESS)
+    log = path.read_text()
     # From us and, which shows that the attack is one, from its C++.
     self.assertIn('TensorFlow said:', log)
     self.assertIn('OP_REQUIRES failed', log)
     self.assertGreater(log.count(_SECRET), 1)
     # All else is on the screen, as ever.
-    self.assertIn('round=1/12', done.stderr)
-    self.assertIn(f'client {logs_run.BAD!r} failed', done.stderr)
-    self.assertIn('Traceback', done.stderr)
-    mode = (self.folder / 'secret' / 'run.log').stat().st_mode
-    self.assertEqual(mode & 0o777, 0o600)
-
-  def test_neither_is_it_in_an_error_of_tffs_worker(self):
-    if not _compat.COLUMN.has_worker:
-      self.skipTest('no worker here')
-    done, log = _run(self.folder, 'native', '--debug')
-    self.assertEqual(done.returncode, 3, done.stderr)
-    self.assertNotIn(_SECRET, done.stdout + done.stderr)
-    self.assertIn(_SECRET, log)
-    self.assertIn("computation in TFF's worker failed", done.stderr)
+    self.assertIn('round=1/4', self.done.stderr)
+    self.assertIn(f'client {logs_run.BAD!r} failed', self.done.stderr)
+    self.assertIn('Traceback', self.done.stderr)
+    self.assertEqual(path.stat().st_mode & 0o777, 0o600)
 
 
 class ErrorsTest(absltest.TestCase):
