@@ -43,9 +43,9 @@ def in_this_process():
   """Returns a context in which `tff-dp export --verify` starts no child."""
   return mock.patch.object(
       isolation,
-      'check',
+      '_call',
       # pylint: disable-next=protected-access
-      lambda root: isolation._outcome(isolation.STATIC, root, 0),
+      lambda mode, root, **_: isolation._outcome(mode, root, 0),
   )
 
 
