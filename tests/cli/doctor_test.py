@@ -12,7 +12,6 @@ import sys
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from tff_dp import _columns
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp.cli import doctor
@@ -204,28 +203,6 @@ class DoctorTest(parameterized.TestCase):
     self.assertEqual(status, 3)
     self.assertIn('checkpoint             fails', output)
     self.assertIn('why: a checkpoint cannot be saved and loaded (boom)', output)
-
-  def test_checkpoint_is_tried_with_what_jupyter_breaks(self):
-    # As in compat_test, but without what _compat does about it.
-    code = (
-        'import inspect, typing\n'
-        'kind = type(typing.Protocol)\n'
-        'check = kind.__instancecheck__\n'
-        'def strict(cls, instance):\n'
-        '  inspect.getattr_static(instance, "any", None)\n'
-        '  return check(cls, instance)\n'
-        'kind.__instancecheck__ = strict\n'
-        'from tff_dp import _compat\n'
-        '_compat._let_wrapped_dicts_be_saved = lambda: None\n'
-        'from tff_dp.cli import doctor_probe\n'
-        'doctor_probe.main(skip_worker=True)'
-    )
-    with _child(code):
-      status, output = _run('--skip-worker')
-    is_reference = _compat.COLUMN is _columns.REFERENCE
-    self.assertEqual(status, 3 if is_reference else 0, output)
-    if is_reference:
-      self.assertRegex(output, 'why: a checkpoint cannot .*_DictWrapper')
 
   def test_devices_that_will_be_used(self):
     with _answers({'devices': {'result': _CARDS}}):
