@@ -745,7 +745,7 @@ class TargetsTest(_Test):
   def test_every_bit_and_every_cut(self, target):
     for seed in target.seeds():
       target.read(seed)
-      step = max(1, len(seed) // 20)
+      step = max(1, len(seed) // 10)
       for place in range(0, len(seed), step):
         target.read(seed[:place])
         flipped = bytes([seed[place] ^ 1 << place % 8])

@@ -31,19 +31,20 @@ def _events(folder: pathlib.Path) -> list[tf.compat.v1.Event]:
 
 class ReleaseTest(absltest.TestCase):
 
-  def setUp(self):
-    super().setUp()
-    parent = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    parent = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
     # Its compressed bytes hold any two letters, such as a short name of a host.
-    self.enterContext(mock.patch.object(plots, 'write_curves'))
-    self.host = 'host-of-hospital-17'
-    self.enterContext(
-        mock.patch.object(socket, 'gethostname', lambda: self.host)
+    cls.enterClassContext(mock.patch.object(plots, 'write_curves'))
+    cls.host = 'host-of-hospital-17'
+    cls.enterClassContext(
+        mock.patch.object(socket, 'gethostname', lambda: cls.host)
     )
-    self.root = parent / 'run'
+    cls.root = parent / 'run'
     process = toy.Process()
     state = process.initialize()
-    self.key = state.key
+    cls.key = state.key
     process.initialize = lambda: state
     # Rounds that take unlike times, as they do with unlike clients.
     process.next.on_round = lambda index: time.sleep(0.15 * (index == 4))
@@ -51,13 +52,13 @@ class ReleaseTest(absltest.TestCase):
         process,
         toy.build_plan(_NUM_ROUNDS),
         toy.Clients(),
-        output_dir=self.root,
+        output_dir=cls.root,
         delta=1e-5,
         evaluate_fn=toy.evaluate,
         checkpoint_every=1,
         progress='quiet',
     )
-    self.release = self.root / 'release'
+    cls.release = cls.root / 'release'
 
   def _files(self) -> list[pathlib.Path]:
     return [path for path in self.release.rglob('*') if path.is_file()]
