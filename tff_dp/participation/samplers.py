@@ -93,6 +93,7 @@ class Sampler(abc.ABC):
       )
     _checks.one_of(RULES_FOR_LOST, lost_winner=lost_winner)
     self._protocol = protocol
+    self._protocol_id = protocol.protocol_id
     self._root_key = root_key
     self._num_clients = num_clients
     self._dropout_rate = float(dropout_rate)
@@ -152,7 +153,7 @@ class LiteralSampler(Sampler):
     """Returns a dict from a step to the positions of the clients that drew it.
     """
     members = {}
-    protocol, id_ = self._protocol, self._protocol.protocol_id
+    protocol, id_ = self._protocol, self._protocol_id
     probability = protocol.check_in_probability
     for position, key in enumerate(self._keys):
 
@@ -178,7 +179,7 @@ class LiteralSampler(Sampler):
     return members
 
   def _bernoulli(self, pass_index, step):
-    id_ = self._protocol.protocol_id
+    id_ = self._protocol_id
     members = [
         position
         for position, key in enumerate(self._keys)
@@ -212,7 +213,7 @@ class LiteralSampler(Sampler):
     value = coins.coin(
         self._keys[position],
         'is lost',
-        self._protocol.protocol_id,
+        self._protocol_id,
         pass_index,
         step,
     )
@@ -220,7 +221,7 @@ class LiteralSampler(Sampler):
 
   def _shuffled(self, members: list, pass_index: int, step: int) -> list:
     """Returns the members in an order that the server draws."""
-    id_ = self._protocol.protocol_id
+    id_ = self._protocol_id
     return sorted(
         members,
         key=lambda position: coins.coin(
@@ -249,9 +250,10 @@ class FastSampler(Sampler):
   def _everybody(self, pass_index, step):
     order, starts = self._drawn
     members = order[starts[step - 1] : starts[step]]
-    num_arrived = self._num_arrived(
-        self._generator('step', pass_index, step), len(members)
-    )
+    num_arrived = len(members)
+    if self._dropout_rate:
+      rng = self._generator('step', pass_index, step)
+      num_arrived = self._num_arrived(rng, len(members))
     # The members are in random order, so the first ones are a uniform subset.
     return Cohort(
         members[:num_arrived].astype(np.int64), len(members), num_arrived
@@ -260,6 +262,8 @@ class FastSampler(Sampler):
   def _one_winner(self, pass_index, step):
     counts, winners = self._drawn
     count, winner = int(counts[step - 1]), int(winners[step - 1])
+    if not count or not self._dropout_rate:
+      return _winner(winner, count, count)
     rng = self._generator('step', pass_index, step)
     num_arrived = self._num_arrived(rng, count)
     # The asked client is uniform among the clients that came, and it has
@@ -275,9 +279,7 @@ class FastSampler(Sampler):
     return int(rng.binomial(count, 1 - self._dropout_rate))
 
   def _generator(self, *labels) -> np.random.Generator:
-    return coins.generator(
-        self._root_key, 'fast', self._protocol.protocol_id, *labels
-    )
+    return coins.generator(self._root_key, 'fast', self._protocol_id, *labels)
 
 
 _SAMPLERS = {LITERAL: LiteralSampler, FAST: FastSampler}
