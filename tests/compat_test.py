@@ -19,6 +19,7 @@ from absl.testing import parameterized
 from dp_accounting import pld
 import numpy as np
 import pytest
+from scipy import stats
 
 from tff_dp import _columns
 from tff_dp import _compat
@@ -397,6 +398,28 @@ class InvertLossesTest(parameterized.TestCase):
     at_once = loss.get_delta_for_epsilon(losses)
     np.testing.assert_allclose(at_once, one_by_one, rtol=0, atol=1e-15)
     self.assertGreater(np.ptp(at_once), 1e-9)
+
+
+class BoundConvolutionsTest(parameterized.TestCase):
+
+  @parameterized.product(
+      size=(2, 300, 20_000), num_times=(2, 1000), tail=(1e-15, 0.1)
+  )
+  def test_no_bound_changes(self, size, num_times, tail):
+    _compat.bound_convolutions_at_once()
+    probs = stats.norm.pdf(np.linspace(-9, 3, size))
+    probs /= probs.sum()
+    at_once = pld.common.compute_self_convolve_bounds(probs, num_times, tail)
+    # With orders of its own, dp_accounting is alone.
+    signs = np.concatenate([np.arange(-20, 0), np.arange(1, 21)])
+    alone = pld.common.compute_self_convolve_bounds(
+        probs, num_times, tail, signs / size
+    )
+    self.assertEqual(at_once, alone)
+    self.assertEqual(
+        pld.common.compute_self_convolve_bounds(probs, num_times),
+        (0, (size - 1) * num_times),
+    )
 
 
 if __name__ == '__main__':

@@ -10,13 +10,13 @@ can still be diagnosed.
 
 import atexit
 from collections.abc import Callable, Iterator
-import copy
 import dataclasses
 import enum
 import functools
 import importlib
 import importlib.metadata
 import importlib.util
+import math
 import os
 import pathlib
 import platform
@@ -296,18 +296,20 @@ def invert_losses_at_once() -> None:
     both = pld.AdjacencyType.ADD, pld.AdjacencyType.REMOVE
     if self.adjacency_type not in both or not getattr(epsilon, 'shape', ()):
       return one_by_one(self, epsilon)
-    known = _inverted(self, epsilon, self.adjacency_type is both[0])
-    at_once = copy.copy(self)
-    at_once.inverse_privacy_loss = lambda each: (
-        known[each] if each in known else self.inverse_privacy_loss(each)
+    is_plain, x = _inverted(self, epsilon, self.adjacency_type is both[0])
+    np = importlib.import_module('numpy')
+    deltas = np.empty(len(epsilon))
+    deltas[is_plain] = self.mu_upper_cdf(x) - np.exp(
+        epsilon[is_plain] + self.mu_lower_log_cdf(x)
     )
-    return one_by_one(at_once, epsilon)
+    deltas[~is_plain] = one_by_one(self, epsilon[~is_plain])
+    return np.clip(deltas, 0, 1)
 
   kind.get_delta_for_epsilon = get_delta_for_epsilon
 
 
-def _inverted(loss, losses, is_add: bool) -> dict[float, float]:
-  """Returns the largest x at which a Gaussian mechanism has each loss.
+def _inverted(loss, losses, is_add: bool) -> tuple:
+  """Returns (which losses are inverted, the largest x with each of these).
 
   It leaves out what dp_accounting treats on its own: the loss 0, losses near
   the end of the range, and those beyond.
@@ -320,21 +322,59 @@ def _inverted(loss, losses, is_add: bool) -> dict[float, float]:
   np = importlib.import_module('numpy')
   sign = -1.0 if is_add else 1.0
   share = loss.sampling_prob
-  plain = without = losses
+  is_plain, without = np.full(losses.shape, True), losses
   if share < 1:
     # The loss l without sampling solves exp(sign l) = exp(first) - exp(second)
     # = 1 + (exp(sign loss) - 1) / share.
     second = np.log(1 / share - 1)
-    plain = losses[
+    is_plain = (
         (losses != 0)
         & (np.log(1 / share) + sign * losses > second)
         & ~np.isclose(losses, sign * np.log1p(-share), rtol=1e-6, atol=0)
-    ]
-    first = np.log(1 / share) + sign * plain
+    )
+    first = np.log(1 / share) + sign * losses[is_plain]
     without = sign * (first + np.log1p(-np.exp(second - first)))
   middle = -sign * 0.5 * loss.sensitivity
   found = middle - without * loss.standard_deviation**2 / loss.sensitivity
-  return dict(zip(plain.tolist(), found.tolist()))
+  return is_plain, found
+
+
+def bound_convolutions_at_once() -> None:
+  """Makes dp_accounting take one exponential for all of Chernoff's bounds.
+
+  Its own code takes 40 exponentials of each loss before it composes a mechanism
+  with itself. The bounds stay the same, up to rounding. Checked against
+  dp_accounting 0.4.3 and 0.6.0.
+  """
+  common = importlib.import_module('dp_accounting.pld.common')
+  one_by_one = common.compute_self_convolve_bounds
+  if one_by_one.__module__ == __name__:
+    return
+
+  def compute_self_convolve_bounds(
+      input_list, num_times, tail_mass_truncation=0, orders=None
+  ):
+    if orders is not None or not tail_mass_truncation:
+      return one_by_one(input_list, num_times, tail_mass_truncation, orders)
+    np = importlib.import_module('numpy')
+    probs, size = np.asarray(input_list), len(input_list)
+    low, high = 0, (size - 1) * num_times
+    rest = np.log(2 / tail_mass_truncation)
+    growth = np.exp(np.arange(size) / size)
+    powers = np.ones(size)
+    for order in range(1, 21):  # The orders of dp_accounting, times the size.
+      powers *= growth
+      above, below = (
+          (num_times * np.log(probs @ each) + rest) * size / order
+          for each in (powers, 1 / powers)
+      )
+      if np.isfinite(above):
+        high = min(high, math.ceil(above))
+      if np.isfinite(below):
+        low = max(low, math.floor(-below))
+    return low, high
+
+  common.compute_self_convolve_bounds = compute_self_convolve_bounds
 
 
 def loss_directions(distribution) -> tuple:

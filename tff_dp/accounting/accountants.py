@@ -375,6 +375,7 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
 
 def _pld_accountant(parts: _Parts):
   _compat.invert_losses_at_once()
+  _compat.bound_convolutions_at_once()
   accountant = pld.PLDAccountant(parts.relation, _interval(parts))
   parts.compose_into(accountant)
   return accountant

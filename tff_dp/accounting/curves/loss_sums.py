@@ -31,12 +31,12 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import signal
-from scipy import special
 
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.curves import transforms
 
 _ROUNDING = transforms.ROUNDING
+_LOWEST = float(np.finfo(np.float64).min)
 _RELATIVE_ERROR = 1e-12
 # The window of a tilted sum leaves out exp(-this) of the mass on either side.
 _LOG_OUTSIDE = 60.0
@@ -371,13 +371,24 @@ def _log_moments(
     some = slice(start, start + step)
     shifts = rates[some, np.newaxis] * interval * law.points
     exponents = np.log(law.probs) + shifts
-    found[some] = special.logsumexp(exponents, axis=1)
+    found[some] = _log_sum_exp(exponents)
     # Terms that do not count become 0.
     shifts *= exponents > found[some, np.newaxis] - 2 * _LOG_OUTSIDE
     sizes[some] = np.abs(shifts).max(axis=1)
   # Also the size of ln p and of the logarithm of pairwise sums.
   sizes += np.abs(found) + 2 * _LOG_OUTSIDE + math.log2(num_points + 1)
   return found, np.where(found > -math.inf, 8 * _ROUNDING * sizes, 0.0)
+
+
+def _log_sum_exp(exponents: np.ndarray) -> np.ndarray:
+  """Returns ln sum_j exp(x_ij) for each row i.
+
+  `scipy.special.logsumexp` takes twice the time for short rows.
+  """
+  largest = np.maximum(exponents.max(axis=1), _LOWEST)
+  shares = np.exp(exponents - largest[:, np.newaxis])
+  with np.errstate(divide='ignore'):
+    return largest + np.log(shares.sum(axis=1))
 
 
 def _log_peak(rates):
@@ -409,7 +420,7 @@ def _window(tilted) -> tuple[int, int]:
   for rate in base * _WINDOW_RATES:
     rates = np.array([[rate], [-rate]])
     exponents = sum(
-        count * special.logsumexp(rates * points + log_probs, axis=1)
+        count * _log_sum_exp(rates * points + log_probs)
         for points, log_probs, count in in_logs
     )
     above, below = (exponents + _LOG_OUTSIDE) / rate

@@ -467,12 +467,17 @@ def _composed(epsilons: np.ndarray):
   transform = np.ones(num_points // 2 + 1, np.complex128)
   # Bound on how far rounding has moved each point of the product.
   moved = np.zeros(num_points // 2 + 1)
+  size = np.empty_like(moved)  # Reused: new memory costs as much as the rest.
   for multiple, count in zip(values, counts):
     law = _binomial(int(multiple), int(count), unit, num_points)
     factor = fft.rfft(law)
     rounding = per_transform + _ROUNDING * 16 * (1 + math.sqrt(count))
-    moved *= np.minimum(np.abs(factor) + rounding, 1.0)
-    moved += rounding * np.abs(transform)
+    np.abs(factor, out=size)
+    size += rounding
+    moved *= np.minimum(size, 1.0, out=size)
+    np.abs(transform, out=size)
+    size *= rounding
+    moved += size
     transform *= factor
   probs = fft.irfft(transform, num_points)
   # The transform of real input is listed by half: the others count twice.
