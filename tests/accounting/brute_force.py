@@ -27,25 +27,22 @@ def block_diagonal(column, num_rounds, restart_every=None) -> np.ndarray:
 @functools.cache
 def allowed(pattern, restart_every=None) -> np.ndarray:
   """Returns all allowed sets as 0/1 rows, shape [number, num_rounds]."""
-  every = restart_every or pattern.num_rounds
-  sets = []
-  for bits in itertools.product((0, 1), repeat=pattern.num_rounds):
-    rounds = [index for index, bit in enumerate(bits) if bit]
-    pairs = list(itertools.combinations(rounds, 2))
-    same_tree = [(a, b) for a, b in pairs if a // every == b // every]
-    if isinstance(pattern, patterns.MinSeparationPattern):
-      keeps = len(rounds) <= pattern.max_participations and all(
-          b - a >= pattern.min_index_gap for a, b in pairs
-      )
-    elif isinstance(pattern, patterns.OncePerTreePattern):
-      keeps = not same_tree
-    else:
-      keeps = all(
-          (b - a) % pattern.rounds_per_epoch == 0 for a, b in same_tree
-      )
-    if keeps:
-      sets.append(bits)
-  return np.array(sets)
+  num_rounds = pattern.num_rounds
+  every = restart_every or num_rounds
+  sets = np.array(list(itertools.product((0.0, 1.0), repeat=num_rounds)))
+  first, second = np.indices((num_rounds, num_rounds))
+  gap, same_tree = second - first, first // every == second // every
+  if isinstance(pattern, patterns.MinSeparationPattern):
+    clashes = gap < pattern.min_index_gap
+  elif isinstance(pattern, patterns.OncePerTreePattern):
+    clashes = same_tree
+  else:
+    clashes = same_tree & (gap % pattern.rounds_per_epoch != 0)
+  num_clashes = np.sum((sets @ (clashes & (gap > 0))) * sets, axis=1)
+  sets = sets[num_clashes == 0]
+  if isinstance(pattern, patterns.MinSeparationPattern):
+    sets = sets[sets.sum(axis=1) <= pattern.max_participations]
+  return sets
 
 
 def worst_aligned(matrix, pattern, restart_every=None) -> float:
@@ -66,7 +63,7 @@ def worst_signed(matrix, pattern, restart_every=None) -> float:
   values, supports = _signed(pattern.num_rounds)
   sets = allowed(pattern, restart_every) @ (1 << np.arange(pattern.num_rounds))
   is_allowed = np.zeros(1 << pattern.num_rounds, bool)
-  is_allowed[sets] = True
+  is_allowed[sets.astype(int)] = True
   responses = values[is_allowed[supports]] @ matrix.T
   return float(np.sum(responses**2, axis=1).max())
 

@@ -79,7 +79,9 @@ class EventsTest(parameterized.TestCase):
     self.assertEqual(result['epsilon'], plan.epsilon(delta=1e-5))
     self.assertEqual(result['mechanism'], mechanism.name)
     # And so does dp_accounting, which knows nothing of us.
-    accountant = dp_accounting.pld.PLDAccountant()
+    accountant = dp_accounting.pld.PLDAccountant(
+        value_discretization_interval=1e-3
+    )
     accountant.compose(plan.event())
     self.assertAlmostEqual(
         result['epsilon'], accountant.get_epsilon(1e-5), delta=0.01

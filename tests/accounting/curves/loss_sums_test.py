@@ -53,13 +53,18 @@ def _exact(laws, epsilons, interval=_INTERVAL):
             where = at + int(point)
             longer[where] = longer.get(where, 0) + mass * mpmath.mpf(prob)
         total = longer
+    terms = [
+        (interval * at, mass, mass * mpmath.exp(-interval * at))
+        for at, mass in total.items()
+    ]
+    factors = [mpmath.exp(epsilon) for epsilon in epsilons]
     return [
         1 - infinite + sum(
-            mass * (1 - mpmath.exp(mpmath.mpf(epsilon) - interval * at))
-            for at, mass in total.items()
-            if interval * at > epsilon
+            mass - factor * scaled
+            for loss, mass, scaled in terms
+            if loss > epsilon
         )
-        for epsilon in epsilons
+        for epsilon, factor in zip(epsilons, factors)
     ]
 
 
@@ -76,16 +81,20 @@ class LossSumTest(parameterized.TestCase):
     np.testing.assert_array_less(exact, deltas * (1 + 1e-15) + 1e-300)
     np.testing.assert_allclose(deltas, exact, rtol=2e-3)
 
-  @parameterized.product(name=tuple(_SUMS), delta=_TINY)
-  def test_epsilon_has_all_digits(self, name, delta):
+  @parameterized.parameters(*_SUMS)
+  def test_epsilon_has_all_digits(self, name):
     laws = _SUMS[name]
-    found = loss_sums.LossSum(_INTERVAL, laws).epsilon(delta)
-    if name == 'mixed' and delta < 1e-24:
-      self.assertEqual(found, math.inf)
-      return
-    at, before = _exact(laws, [found, found * (1 - 1e-6)])
-    self.assertLessEqual(at, delta)
-    self.assertTrue(found == 0 or before > 0.999 * delta, (at, before))
+    deltas = [each for each in _TINY if name != 'mixed' or each > 1e-24]
+    found = [loss_sums.LossSum(_INTERVAL, laws).epsilon(d) for d in deltas]
+    all_at = _exact(laws, found)
+    all_before = _exact(laws, [epsilon * (1 - 1e-6) for epsilon in found])
+    for delta, epsilon, at, before in zip(deltas, found, all_at, all_before):
+      self.assertLessEqual(at, delta)
+      self.assertTrue(epsilon == 0 or before > 0.999 * delta, (at, before))
+
+  def test_epsilon_is_infinite_below_the_probability_of_infinite_losses(self):
+    found = loss_sums.LossSum(_INTERVAL, _SUMS['mixed'])
+    self.assertEqual(found.epsilon(1e-25), math.inf)
 
   def test_at_most_the_sum_of_the_largest_losses(self):
     law = _law([-16, 16], [1.0, math.exp(2)])

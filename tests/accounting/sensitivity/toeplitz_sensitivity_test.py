@@ -177,22 +177,26 @@ class UpperBoundTest(parameterized.TestCase):
 class ByRoundTest(parameterized.TestCase):
 
   @parameterized.product(
-      name=list(_MONOTONE | _POSITIVE | _SIGNED), every=(None, 4, 9)
+      name=(
+          'square_root', 'plateau', 'band_of_3', 'identity', 'bump', 'random',
+          'band_of_2',
+      ),
+      every=(None, 4, 9),
   )
   def test_equals_a_run_that_stops(self, name, every):
     column = (_MONOTONE | _POSITIVE | _SIGNED)[name]
-    for pattern in _patterns(17):
+    for pattern in _patterns(13):
       by_round = toeplitz_sensitivity.squared_sensitivity_by_round(
           column, pattern, restart_every=every
       )
-      self.assertEqual(by_round.shape, (17,))
+      self.assertEqual(by_round.shape, (13,))
       np.testing.assert_allclose(
           by_round,
           [
               toeplitz_sensitivity.squared_sensitivity(
                   column, pattern.truncated(stop), restart_every=every
               )
-              for stop in range(1, 18)
+              for stop in range(1, 14)
           ],
           rtol=1e-12,
           err_msg=f'{pattern}',
