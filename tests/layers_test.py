@@ -4,6 +4,7 @@
 
 import ast
 from collections.abc import Sequence
+import functools
 import importlib
 import os
 import pathlib
@@ -101,6 +102,7 @@ def _dotted(path: pathlib.Path) -> str:
   )
 
 
+@functools.cache
 def _imports(path: pathlib.Path, *, deferred: bool) -> list[str]:
   """Returns the dotted names that a file imports.
 
@@ -123,7 +125,8 @@ def _imports(path: pathlib.Path, *, deferred: bool) -> list[str]:
         raise AssertionError(f'{path}: relative import')
       names.extend(f'{node.module}.{alias.name}' for alias in node.names)
     for child in ast.iter_child_nodes(node):
-      visit(child)
+      if not isinstance(child, ast.expr):
+        visit(child)
 
   visit(ast.parse(path.read_text()))
   return names

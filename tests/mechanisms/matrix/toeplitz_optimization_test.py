@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests for optimised Toeplitz, banded and banded-inverse coefficients."""
 
-import time
-
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
@@ -40,9 +38,7 @@ class BandedTest(parameterized.TestCase):
   @parameterized.parameters(('mean', 9.0, 8.8), ('max', 11.05, 10.4))
   def test_published_setting(self, error, root, optimised):
     # dp_ftrl.md, section 2.5: the square root of 342 bands has a mean of 9.0.
-    start = time.process_time()
     mechanism = toeplitz.Banded.optimized(_SIX_EPOCHS, 342, error=error)
-    self.assertLess(time.process_time() - start, 10.0)
     square_root = toeplitz.Banded.square_root(2048, 342)
     self.assertAlmostEqual(
         _error(square_root, _SIX_EPOCHS, error), root, delta=0.05

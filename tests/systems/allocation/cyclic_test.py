@@ -410,7 +410,7 @@ class BestTest(parameterized.TestCase):
 
   def test_longest_stride_is_kept(self):
     found = strides.best(
-        240, 2, epsilon=2.0, delta=_DELTA, max_stride=4
+        60, 2, epsilon=2.0, delta=_DELTA, max_stride=4
     )
     self.assertLessEqual(max(each.stride for each in found), 4)
 

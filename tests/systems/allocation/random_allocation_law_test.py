@@ -179,7 +179,7 @@ class SumTest(parameterized.TestCase):
     self.assertBetween(law.p_rounding, 0.5 * least, 2 * least)
 
   def test_next_to_nothing_is_wrapped(self):
-    for sigma, t in ((0.5, 2000), (3.0, 50_000)):
+    for sigma, t in ((0.5, 2000), (3.0, 10_000)):
       law = _Sum.of_sum(sigma, t, 4.0 * t, 0.0)
       self.assertLess(max(law.q_wrapped, law.p_wrapped), 1e-30)
     # Far fewer points than S / h: the grid holds the bulk of S only.
@@ -224,7 +224,7 @@ class CurveTest(parameterized.TestCase):
         remove(epsilons), other(epsilons), rtol=5e-3, atol=2e-8
     )
 
-  @parameterized.parameters((0.6, 100), (1.0, 1000), (3.0, 10))
+  @parameterized.parameters((0.6, 100), (1.0, 200), (3.0, 10))
   def test_finer_grids_change_little_and_downward(self, sigma, t):
     epsilons = np.array([0.0, 0.01, 0.1, 0.5, 1.0])
     rough = random_allocation.curves(sigma, t, 1e-10)

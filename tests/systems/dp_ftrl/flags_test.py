@@ -5,6 +5,7 @@
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tests.cli import command
 from tff_dp import mechanisms
@@ -340,7 +341,7 @@ class CalibrateTest(parameterized.TestCase):
   )
   def test_one_round_more_would_be_too_much(self, relation, flags):
     flags = (
-        *flags, f'--neighboring-relation={relation}', '--noise-multiplier=12'
+        *flags, f'--neighboring-relation={relation}', '--noise-multiplier=6'
     )
     rounds = _json('calibrate', 'dp-ftrl', *_BUDGET, *flags)['rounds']
     below, above = (
@@ -350,13 +351,13 @@ class CalibrateTest(parameterized.TestCase):
         for number in (rounds, rounds + 1)
     )
     self.assertLessEqual(below, 3.0)
-    if rounds < 1 << 16:
-      self.assertGreater(above, 3.0)
+    self.assertGreater(above, 3.0)
 
   @parameterized.product(
       mechanism=('banded', 'blt', 'toeplitz', 'banded-inverse'),
       noise=(4, 5),
   )
+  @pytest.mark.slow(cases=['0', '2', '4', '6'])  # The same with less noise.
   def test_rounds_of_optimised_mechanisms(self, mechanism, noise):
     flags = (f'--mechanism={mechanism}', f'--noise-multiplier={noise}',
              '--max-participations=10', '--min-index-gap=8')
