@@ -74,38 +74,33 @@ def of(page: str) -> dict[str, Any]:
       model_fn=model,
       server_optimizer_fn=_SGD(1.0),
   )
-  features = np.random.default_rng(1).uniform(0, 1, [60_000, 2])
-  plan = small_model.build_plan(
-      mechanisms.Independent(200), noise_multiplier=20.0
-  )
-  own = {
-      'docs/check_ins.md': dict(
-          those_who_came=[
-              (small_model.client(i), secrets.token_bytes(16)) for i in range(3)
-          ],
-      ),
-      'docs/draw_and_discard.md': dict(
-          arriving=[{f'phone {i}': _batches(4, 3)} for i in range(2)],
-          phones=Phones(),
-      ),
-      'docs/dp_ftrl.md': dict(rounds=range(1, 3)),
-      'docs/isrl.md': dict(
-          cleveland_batches=_batches(303),
-          hungary_batches=_batches(261),
-          banks={f'bank {i}': _batches(1000) for i in range(25)},
-      ),
-      'docs/sampling.md': dict(
-          features=features.astype(np.float32),
-          labels=features[:, 0].astype(np.float32),
-      ),
-      'docs/training.md': dict(
-          banks=Banks(),
-          phones=Phones(),
-          plan=plan,
-          process=small_model.build_process(plan),
-      ),
-  }
-  return names | own.get(page, {})
+  match page:
+    case 'docs/check_ins.md':
+      names['those_who_came'] = [
+          (small_model.client(i), secrets.token_bytes(16)) for i in range(3)
+      ]
+    case 'docs/draw_and_discard.md':
+      names['arriving'] = [{f'phone {i}': _batches(4, 3)} for i in range(2)]
+      names['phones'] = Phones()
+    case 'docs/dp_ftrl.md':
+      names['rounds'] = range(1, 3)
+    case 'docs/isrl.md':
+      names['cleveland_batches'] = _batches(303)
+      names['hungary_batches'] = _batches(261)
+      names['banks'] = {f'bank {i}': _batches(1000) for i in range(25)}
+    case 'docs/sampling.md':
+      features = np.random.default_rng(1).uniform(0, 1, [60_000, 2])
+      names['features'] = features.astype(np.float32)
+      names['labels'] = features[:, 0].astype(np.float32)
+    case 'docs/training.md':
+      plan = small_model.build_plan(
+          mechanisms.Independent(200), noise_multiplier=20.0
+      )
+      names['banks'] = Banks()
+      names['phones'] = Phones()
+      names['plan'] = plan
+      names['process'] = small_model.build_process(plan)
+  return names
 
 
 def write_files() -> None:
