@@ -9,6 +9,7 @@ import importlib.util
 import pathlib
 import subprocess
 import sys
+import tomllib
 
 from absl.testing import absltest
 import pytest
@@ -41,21 +42,22 @@ class LintTest(absltest.TestCase):
 @pytest.mark.skipif(not _HAS_MYPY, reason='mypy is in the reference stack only')
 class TypesTest(absltest.TestCase):
 
-  def _mypy(self, *words) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, '-m', 'mypy', '--cache-dir=/dev/null', *words],
+  def test_types_fit(self):
+    # And a wrong type would be found: one more file has one.
+    wrong = self.create_tempfile('x.py', 'def f(x: int) -> str:\n  return x\n')
+    config = tomllib.loads((_ROOT / 'pyproject.toml').read_text('utf-8'))
+    checked = config['tool']['mypy']['files']
+    found = subprocess.run(
+        [sys.executable, '-m', 'mypy', '--cache-dir=/dev/null', *checked,
+         wrong.full_path],
         cwd=_ROOT, capture_output=True, text=True, check=False,
     )
-
-  def test_types_fit(self):
-    found = self._mypy()
-    self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
-    self.assertIn('Success: no issues found in', found.stdout)
-
-  def test_mypy_would_find_another_type(self):
-    code = self.create_tempfile('x.py', 'def f(x: int) -> str:\n  return x\n')
-    found = self._mypy(code.full_path)
-    self.assertIn('[return-value]', found.stdout)
+    lines = found.stdout.splitlines()
+    self.assertLen(lines, 2, found.stdout + found.stderr)
+    first, last = lines
+    self.assertIn('x.py:2: error: ', first)
+    self.assertIn('[return-value]', first)
+    self.assertStartsWith(last, 'Found 1 error in 1 file (checked ')
 
 
 if __name__ == '__main__':
