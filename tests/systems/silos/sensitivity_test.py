@@ -25,8 +25,8 @@ from tff_dp.systems.silos import silo_terms
 
 pytestmark = pytest.mark.once
 
-_CLIP = 0.5
-_SIZE = 6
+_CLIP = 1.0
+_SIZE = 40
 _FALSE_ALARM = 1e-7
 
 
@@ -44,7 +44,14 @@ _SCHEMES = (
 
 @functools.cache
 def _whole_batch(scheme, curved):
-  """Returns a process whose only round takes all records, without noise."""
+  """Returns a process whose first round takes all records, without noise."""
+  if scheme is _SCHEMES[0] and not curved:
+    plan = toy.plan_of(
+        lambda: _build_poisson(
+            batch=float(_WHOLE), silos={'only': toy.free(_WHOLE)}
+        )
+    )
+    return _poisson().with_plan(plan)
   curvature = np.linspace(1.0, 3.0, _SIZE) if curved else None
   return toy.build_sgd(
       toy.build_model(_SIZE, curvature=curvature),
@@ -56,8 +63,18 @@ def _whole_batch(scheme, curved):
   )
 
 
+def _messages(process, *rows_of_silos, batch=3):
+  """Returns the messages of one round, in any order."""
+  return toy.Runner(process).round([
+      ('only', toy.examples(rows, batch=batch)) for rows in rows_of_silos
+  ])
+
+
 def _message(process, rows, batch=3):
-  return toy.Runner(process).round({'only': toy.examples(rows, batch=batch)})[0]
+  """Returns the message of two silos with the same records."""
+  first, second = _messages(process, rows, rows, batch=batch)
+  np.testing.assert_array_equal(first, second)
+  return first
 
 
 def _worst_records():
@@ -91,10 +108,10 @@ class SensitivityTest(parameterized.TestCase):
         1e-3 * rng.standard_normal([_WHOLE - 1, _SIZE]),
         np.full([_WHOLE - 1, _SIZE], np.nan),
     ):
-      seen = [
-          _message(process, np.concatenate([others, [record]]))
-          for record in _worst_records()
-      ]
+      seen = _messages(
+          process,
+          *(np.concatenate([others, [each]]) for each in _worst_records()),
+      )
       self.assertTrue(np.all(np.isfinite(seen)))
       for i, one in enumerate(seen):
         moved = np.linalg.norm(
@@ -162,10 +179,18 @@ def _tags(count):
 def _tagged(count, **arguments):
   return toy.build_sgd(
       toy.build_model(count),
-      **(dict(silos={'only': toy.free(count)}) | arguments),
-      l2_norm_clip=1.0,
-      noise_stddev=0.0,
+      **dict(silos={'only': toy.free(count)}, noise_stddev=0.0) | arguments,
+      l2_norm_clip=_CLIP,
   )
+
+
+def _used_in(runner, count, batch, *, num_rounds, num_silos):
+  """Returns which records many equal silos used, [rounds, silos, records]."""
+  silos_of_round = [('only', _tags(count))] * num_silos
+  return np.stack([
+      [_used(message, batch) for message in runner.round(silos_of_round)]
+      for _ in range(num_rounds)
+  ])
 
 
 def _used(message, batch_size) -> np.ndarray:
@@ -176,90 +201,101 @@ def _used(message, batch_size) -> np.ndarray:
   return used
 
 
+# Records and expected batch.
+_POISSON = _SIZE, 2.5
+
+
+def _build_poisson(batch=_POISSON[1], **changes):
+  return _tagged(
+      _POISSON[0],
+      num_rounds=14,
+      sampling=silo_sampling.PoissonSampling(batch),
+      **changes,
+  )
+
+
+_poisson = functools.cache(_build_poisson)
+
+
+@functools.cache
+def _in_stages():
+  """Returns a process of four rounds over 14 records, in blocks of three."""
+  return silos.build_one_pass_accelerated_mb_sgd(
+      toy.build_model(14),
+      silos={'only': toy.free(14)},
+      num_rounds=4,
+      l2_norm_clip=1.0,
+      stages=[minibatch_schedules.Stage(1, 2.0), minibatch_schedules.Stage(3, 2.0)],
+      noise_stddev=0.0,
+      model_aggregator=toy.Tap(),
+  )
+
+
 class SelectionTest(parameterized.TestCase):
 
   def test_poisson_rounds_are_independent_and_divided_by_the_expectation(self):
     # Some batch is empty in all but 2 of 100,000 runs.
-    count, batch, rounds = 40, 2.5, 140
-    runner = toy.Runner(
-        _tagged(
-            count,
-            num_rounds=rounds,
-            sampling=silo_sampling.PoissonSampling(batch),
-        )
-    )
-    used = np.stack([
-        _used(runner.round({'only': _tags(count)})[0], batch)
-        for _ in range(rounds)
-    ])
+    count, batch = _POISSON
+    runner = toy.Runner(_poisson())
+    used = _used_in(runner, count, batch, num_rounds=14, num_silos=10)
     rate = batch / count
     low, high = stats.binom.interval(1 - _FALSE_ALARM, used.size, rate)
     self.assertBetween(used.sum(), low, high)
-    # Every record alone, every size, and each pair of rounds and of records.
-    per_record = stats.binom.interval(1 - _FALSE_ALARM / count, rounds, rate)
-    self.assertTrue(np.all(used.sum(axis=0) >= per_record[0]))
-    self.assertTrue(np.all(used.sum(axis=0) <= per_record[1]))
-    sizes = used.sum(axis=1)
+    # Every record alone, every size, and pairs of rounds and of silos.
+    per_record = stats.binom.interval(1 - _FALSE_ALARM / count, 140, rate)
+    self.assertTrue(np.all(used.sum(axis=(0, 1)) >= per_record[0]))
+    self.assertTrue(np.all(used.sum(axis=(0, 1)) <= per_record[1]))
+    sizes = used.sum(axis=2)
     self.assertEqual(sizes.min(), 0)  # An empty batch came, and was finite.
     spread = np.sum((sizes - batch) ** 2) / (batch * (1 - rate))
-    self.assertBetween(spread, *stats.chi2.interval(1 - _FALSE_ALARM, rounds))
-    again = np.sum(used[1:] & used[:-1])
-    self.assertBetween(
-        again,
-        *stats.binom.interval(
-            1 - _FALSE_ALARM, (rounds - 1) * count, rate**2
-        ),
-    )
+    self.assertBetween(spread, *stats.chi2.interval(1 - _FALSE_ALARM, 140))
+    for again in (used[1:] & used[:-1], used[:, 1:] & used[:, :-1]):
+      self.assertBetween(
+          again.sum(),
+          *stats.binom.interval(1 - _FALSE_ALARM, again.size, rate**2),
+      )
 
   def test_fixed_size_takes_distinct_records_equally_often(self):
-    count, batch, rounds = 12, 5, 100
+    count, batch, rounds = 12, 5, 10
     runner = toy.Runner(
         _tagged(
             count, num_rounds=rounds, sampling=silo_sampling.FixedSize(batch)
         )
     )
-    used = np.stack([
-        _used(runner.round({'only': _tags(count)})[0], batch)
-        for _ in range(rounds)
-    ])
+    used = _used_in(runner, count, batch, num_rounds=rounds, num_silos=10)
+    used = used.reshape(-1, count)
+    batches = len(used)
     np.testing.assert_array_equal(used.sum(axis=1), batch)
     low, high = stats.binom.interval(
-        1 - _FALSE_ALARM / count, rounds, batch / count
+        1 - _FALSE_ALARM / count, batches, batch / count
     )
     self.assertTrue(np.all(low <= used.sum(axis=0)))
     self.assertTrue(np.all(used.sum(axis=0) <= high))
     together = np.sum(used[:, 0] & used[:, 1])
     pair = batch * (batch - 1) / (count * (count - 1))
     self.assertBetween(
-        together, *stats.binom.interval(1 - _FALSE_ALARM, rounds, pair)
+        together, *stats.binom.interval(1 - _FALSE_ALARM, batches, pair)
     )
 
   def test_empty_batches_send_noise_as_all_others(self):
-    process = toy.build_sgd(
-        toy.build_model(2000),
-        silos={'only': toy.free(50)},
-        num_rounds=3,
-        sampling=silo_sampling.PoissonSampling(1e-6),
-        noise_stddev=3.0,
+    process = _poisson()
+    empty = toy.plan_of(
+        lambda: _build_poisson(batch=1e-6, noise_stddev=3.0)
     )
-    runner = toy.Runner(process)
-    for _ in range(3):
-      message = runner.round({'only': toy.examples(np.ones([50, 2000]))})[0]
-      self.assertAlmostEqual(np.std(message), 3.0, delta=0.3)
+    messages = toy.Runner(process.with_plan(empty)).round(
+        [('only', _tags(_POISSON[0]))] * 50
+    )
+    # A std that is off by 15 % fails, with 2,000 draws.
+    squares = np.sum(messages.astype(np.float64) ** 2) / 3.0**2
+    self.assertBetween(
+        squares, *stats.chi2.interval(1 - _FALSE_ALARM, messages.size)
+    )
 
   @parameterized.parameters(None, 2, 3)
   @pytest.mark.slow(but=['1'])
   def test_blocks_never_repeat_across_stages_and_new_models(self, set_after):
-    rounds, count = 4, 14  # Blocks of 3; two records are left over.
-    process = silos.build_one_pass_accelerated_mb_sgd(
-        toy.build_model(count),
-        silos={'only': toy.free(count)},
-        num_rounds=rounds,
-        l2_norm_clip=1.0,
-        stages=[minibatch_schedules.Stage(1, 2.0), minibatch_schedules.Stage(3, 2.0)],
-        noise_stddev=0.0,
-        model_aggregator=toy.Tap(),
-    )
+    rounds, count = 4, 14  # Two records are left over.
+    process = _in_stages()
     runner = toy.Runner(process)
     for r in range(rounds):
       used = _used(runner.round({'only': _tags(count)})[0], 3)
@@ -291,15 +327,8 @@ class SelectionTest(parameterized.TestCase):
       )
 
   def test_a_round_without_silos_changes_nothing_and_uses_no_block(self):
-    process = toy.build_sgd(
-        toy.build_model(8, initial=np.arange(8)),
-        silos={'only': toy.free(8)},
-        num_rounds=2,
-        sampling=silo_sampling.DisjointBlocks(4),
-        noise_stddev=0.0,
-    )
-    runner = toy.Runner(process)
-    for r in range(2):
+    runner = toy.Runner(_in_stages())
+    for r in range(3):
       before = runner.state
       self.assertEmpty(runner.round({}))
       self.assertEqual(runner.state.client_work, before.client_work)
@@ -311,8 +340,8 @@ class SelectionTest(parameterized.TestCase):
       np.testing.assert_array_equal(
           runner.sent_out, toy.flat(before.global_model_weights)
       )
-      used = _used(runner.round({'only': _tags(8)})[0], 4)
-      np.testing.assert_array_equal(np.flatnonzero(used), 4 * r + np.arange(4))
+      used = _used(runner.round({'only': _tags(14)})[0], 3)
+      np.testing.assert_array_equal(np.flatnonzero(used), 3 * r + np.arange(3))
 
 
 class RefusalTest(parameterized.TestCase):

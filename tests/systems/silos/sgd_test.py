@@ -3,11 +3,13 @@
 """Plain SGD over silos: averages, local SGD, and what is refused."""
 
 import collections
+import functools
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
+from scipy import stats
 import tensorflow as tf
 
 from tests.systems.silos import quadratic
@@ -26,6 +28,38 @@ def setUpModule():
   execution.set_default_context()
 
 
+_BALL = learning.L2Ball(1.25)
+_REGULARIZED_IN_A_BALL = dict(
+    averaging='exponential',
+    strong_convexity=0.1,
+    regularization=0.3,
+    constraint=_BALL,
+)
+
+
+@functools.cache
+def _regularized_in_a_ball():
+  """Returns a process whose batches have names."""
+  return silos.build_noisy_mb_sgd(
+      quadratic.named_model('y', 'x'),
+      **_arguments(**_REGULARIZED_IN_A_BALL),
+  )
+
+
+def _arguments(**changes):
+  return quadratic.arguments(
+      sampling=silo_sampling.DisjointBlocks(quadratic.BLOCK),
+      learning_rate=0.5,
+  ) | changes
+
+
+def _named_data():
+  return {
+      name: [collections.OrderedDict(y=y, x=x) for x, y in batches]
+      for name, batches in quadratic.data().items()
+  }
+
+
 class SgdTest(parameterized.TestCase):
 
   @parameterized.named_parameters(
@@ -42,6 +76,11 @@ class SgdTest(parameterized.TestCase):
           (1 - 0.4 * 0.5) ** -np.arange(1.0, 8.0),
       ),
       (
+          'regularized_in_a_ball',
+          _REGULARIZED_IN_A_BALL,
+          (1 - 0.4 * 0.5) ** -np.arange(1.0, 8.0),
+      ),
+      (
           'suffix',
           dict(averaging=learning.SuffixAverage(2 / 7)),
           np.float64([0, 0, 0, 0, 0, 1, 1]),
@@ -49,7 +88,7 @@ class SgdTest(parameterized.TestCase):
       ('last_8_of_7', dict(averaging='last_8'), np.ones(7)),
       (
           'ball',
-          dict(averaging='uniform', constraint=learning.L2Ball(1.25)),
+          dict(averaging='uniform', constraint=_BALL),
           np.ones(7),
       ),
       (
@@ -58,17 +97,18 @@ class SgdTest(parameterized.TestCase):
           np.ones(7),
       ),
   )
-  @pytest.mark.slow(but=['regularized', 'suffix', 'ball'])
+  @pytest.mark.slow(but=['regularized_in_a_ball'])
   def test_average_is_over_the_points_where_gradients_were_taken(
       self, changes, weights
   ):
-    arguments = quadratic.arguments(
-        sampling=silo_sampling.DisjointBlocks(quadratic.BLOCK),
-        learning_rate=0.5,
-    )
-    runner = toy.Runner(
-        silos.build_noisy_mb_sgd(quadratic.model(), **(arguments | changes))
-    )
+    if changes is _REGULARIZED_IN_A_BALL:
+      process, data = _regularized_in_a_ball(), _named_data()
+    else:
+      process = silos.build_noisy_mb_sgd(
+          quadratic.model(), **_arguments(**changes)
+      )
+      data = quadratic.data()
+    runner = toy.Runner(process)
     radius = 1.25 if 'constraint' in changes else np.inf
     clip = lambda w: w * min(1.0, radius / np.linalg.norm(w))
     rates = np.broadcast_to(
@@ -82,7 +122,7 @@ class SgdTest(parameterized.TestCase):
       gradient = quadratic.gradient(quadratic.records(), r, point)
       gradient += changes.get('regularization', 0.0) * (point - start)
       point = clip(point - rates[r] * gradient)
-      runner.round(quadratic.data())
+      runner.round(data)
       np.testing.assert_allclose(runner.sent_out, point, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(
         runner.result,
@@ -161,27 +201,34 @@ class SgdTest(parameterized.TestCase):
 
   def test_batches_may_have_names(self):
     # As in TFF, 'x' and 'y' are read by name, in any order.
-    arguments = quadratic.arguments(
-        sampling=silo_sampling.FixedSize(quadratic.BLOCK),
-        learning_rate=0.5,
-        insecure_seed=3,
+    runner = toy.Runner(_regularized_in_a_ball())
+    start = runner.sent_out
+    sent = runner.round(_named_data())
+    np.testing.assert_allclose(
+        np.mean(sent, axis=0),
+        quadratic.gradient(quadratic.records(), 0, start),
+        rtol=1e-4,
+        atol=1e-5,
     )
-    pairs = toy.Runner(
-        silos.build_noisy_mb_sgd(quadratic.model(), **arguments)
-    )
-    named = toy.Runner(
-        silos.build_noisy_mb_sgd(quadratic.named_model('y', 'x'), **arguments)
-    )
-    data = quadratic.data()
-    sent = pairs.round(data)
-    self.assertGreater(np.linalg.norm(sent), 0.1)
-    np.testing.assert_array_equal(
-        named.round({
-            name: [collections.OrderedDict(y=y, x=x) for x, y in batches]
-            for name, batches in data.items()
-        }),
-        sent,
-    )
+
+
+_RECORDS, _SILOS = 5, 40
+
+
+@functools.cache
+def _local(averaging):
+  """Returns 11 rounds of two steps, each on one of 5 records."""
+  return silos.build_isrl_local_sgd(
+      toy.build_model(_RECORDS),
+      silos={'only': toy.free(_RECORDS)},
+      num_rounds=11,
+      num_local_steps=2,
+      l2_norm_clip=10.0,
+      learning_rate=1.0,
+      averaging=averaging,
+      noise_stddev=0.0,
+      model_aggregator=toy.Tap(),
+  )
 
 
 class LocalSgdTest(parameterized.TestCase):
@@ -226,45 +273,34 @@ class LocalSgdTest(parameterized.TestCase):
   )
   @pytest.mark.slow(but=['1'])
   def test_average_is_over_what_the_rounds_led_to(self, averaging, counted):
-    process = silos.build_isrl_local_sgd(
-        toy.build_model(2),
-        silos={'only': toy.free(3)},
-        num_rounds=11,
-        num_local_steps=2,
-        l2_norm_clip=10.0,
-        learning_rate=1.0,
-        averaging=averaging,
-        noise_stddev=0.0,
-        model_aggregator=toy.Tap(),
-    )
-    runner = toy.Runner(process)
+    runner = toy.Runner(_local(averaging))
     np.testing.assert_array_equal(runner.result, runner.sent_out)
     # w_r = -2 r: what each round led to, and not what it began with.
     for _ in range(11):
-      runner.round({'only': toy.examples(np.ones([3, 2]))})
+      ones = toy.examples(np.ones([_RECORDS, _RECORDS]))
+      runner.round([('only', ones)] * _SILOS)
     np.testing.assert_allclose(
-        runner.result, -2 * np.mean([counted, counted], axis=1), rtol=1e-4
+        runner.result, np.full(_RECORDS, -2 * np.mean(counted)), rtol=1e-4
     )
 
   def test_every_record_is_equally_likely_in_every_step(self):
-    steps, count = 400, 5
-    process = silos.build_isrl_local_sgd(
-        toy.build_model(count),
-        silos={'only': toy.free(count)},
-        num_rounds=1,
-        num_local_steps=steps,
-        l2_norm_clip=1.0,
-        learning_rate=1.0,
-        noise_stddev=0.0,
-        model_aggregator=toy.Tap(),
-    )
-    counts = -toy.Runner(process).round(
-        {'only': toy.examples(100 * np.eye(count))}
-    )[0]
+    runner, counts = toy.Runner(_local('last_8')), []
+    # The gradient of a record is 10 on its own axis.
+    data = toy.examples(100 * np.eye(_RECORDS))
+    for _ in range(10):
+      before = runner.sent_out
+      messages = runner.round([('only', data)] * _SILOS)
+      counts.extend((before - messages) / 10)
     np.testing.assert_allclose(counts, np.round(counts), atol=0.05)
-    self.assertAlmostEqual(np.sum(counts), steps, delta=0.1)
-    expected = steps / count
-    self.assertLess(np.sum((counts - expected) ** 2) / expected, 36.0)
+    counts = np.round(counts)
+    self.assertLen(counts, 400)
+    np.testing.assert_array_equal(counts.sum(axis=1), 2)
+    expected = counts.sum() / _RECORDS
+    squares = (counts.sum(axis=0) - expected) ** 2
+    self.assertLess(np.sum(squares) / expected, 36.0)
+    # One step says nothing about the other: in a fifth, it is the same record.
+    twice = int(np.sum(counts == 2))
+    self.assertGreater(stats.binomtest(twice, 400, 0.2).pvalue, 1e-7)
 
 
 class BadArgumentsTest(parameterized.TestCase):

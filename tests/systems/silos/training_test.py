@@ -79,17 +79,12 @@ _BUILDERS = {
     ),
     'local': lambda: silos.build_isrl_local_sgd(
         _model(),
-        num_rounds=_NUM_ROUNDS,
+        num_rounds=3,
         num_local_steps=2,
         learning_rate=0.1,
         **silo_run.arguments(),
     ),
 }
-
-
-@functools.cache
-def _built(name):
-  return _BUILDERS[name]()
 
 
 def _begun(root: pathlib.Path) -> list[dict[str, object]]:
@@ -243,7 +238,7 @@ class TrainTest(kills.RunsTestCase):
   @parameterized.parameters(*_BUILDERS)
   @pytest.mark.slow(but=['3'])
   def test_every_builder_runs_and_charges_what_the_plan_says(self, name):
-    process = _built(name)
+    process = _BUILDERS[name]()
     plan = process.plan.with_availability(
         lambda r, silo: r != 2 and (silo, r) != ('west', 3)
     )
@@ -502,7 +497,16 @@ class RefusalTest(parameterized.TestCase):
 
   def test_process_whose_graph_is_of_another_plan(self):
     # The same number of rounds, but a batch of one record a step.
-    process, plan = _built('local'), silo_run.build_process().plan
+    plan = toy.plan_of(
+        lambda: silos.build_isrl_local_sgd(
+            _model(),
+            num_rounds=_NUM_ROUNDS,
+            num_local_steps=1,
+            learning_rate=0.5,
+            **silo_run.arguments(),
+        )
+    )
+    process = silo_run.build_process()
     with mock.patch.object(process, 'plan', plan):
       self._refused(process, plan, 'adds other noise')
 
