@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real runs with a client whose examples do not fit the loss."""
 
+import functools
 import pathlib
 import tempfile
 import traceback
@@ -21,15 +22,17 @@ _BAD = 'client 3'
 class _Clients(real_run.Clients):
   """One client has a label that the loss does not know, and one a NaN."""
 
-  filtered = False
+  def __init__(self, *, filtered: bool):
+    self._filtered = filtered
 
+  @functools.cache
   def create_tf_dataset_for_client(self, client_id: str) -> tf.data.Dataset:
     dataset = super().create_tf_dataset_for_client(client_id).unbatch()
     if client_id == _BAD:
       dataset = dataset.map(lambda x, y: (x, tf.constant(_LABEL)))
     if client_id == 'client 4':
       dataset = dataset.map(lambda x, y: (x * float('nan'), y))
-    if self.filtered:
+    if self._filtered:
       dataset = dataset.filter(
           lambda x, y: tf.reduce_all(tf.math.is_finite(x)) & (0 <= y) & (y < 3)
       )
@@ -44,9 +47,9 @@ class BadExamplesTest(absltest.TestCase):
     self.enterContext(
         execution.create_sync_in_process_context(max_concurrent_clients=1)
     )
-    clients = _Clients()
-    self.enterContext(mock.patch.object(real_run, '_CLIENTS', clients))
-    with self.assertRaises(execution.ClientComputationError) as raised:
+    with mock.patch.object(
+        real_run, '_CLIENTS', _Clients(filtered=False)
+    ), self.assertRaises(execution.ClientComputationError) as raised:
       real_run.run(root)
     error = raised.exception
     self.assertEqual(error.client_id, _BAD)
@@ -56,8 +59,8 @@ class BadExamplesTest(absltest.TestCase):
     self.assertIn('docs/training.md', shown)
     self.assertIn(str(_LABEL), (root / 'secret' / 'run.log').read_text())
     # The client has no examples left, and counts as an update of zero.
-    clients.filtered = True
-    self.assertEqual(real_run.run(root).rounds_done, real_run.NUM_ROUNDS)
+    with mock.patch.object(real_run, '_CLIENTS', _Clients(filtered=True)):
+      self.assertEqual(real_run.run(root).rounds_done, real_run.NUM_ROUNDS)
 
 
 if __name__ == '__main__':

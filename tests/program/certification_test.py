@@ -176,11 +176,8 @@ _WRONG = {
     ),
     'two_noised_sums': (
         'releases 2 noised sums',
-        lambda aggregator: _algorithms.build_unweighted_mime_lite(
-            small_model.build(),
-            tff.learning.optimizers.build_sgdm(0.1, momentum=0.9),
-            model_aggregator=aggregator,
-            full_gradient_aggregator=aggregator,
+        lambda aggregator: processes.around(
+            processes.released_twice, aggregator
         ),
     ),
     'mean_of_those_who_came': (

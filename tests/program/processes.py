@@ -205,3 +205,11 @@ def state_stands_still(inner, state, value):
   return tff.templates.MeasuredProcessOutput(
       state, output.result, output.measurements
   )
+
+
+def released_twice(inner, state, value):
+  """Releases two noised sums in a round."""
+  first, second = inner.next(state, value), inner.next(state, value)
+  return tff.templates.MeasuredProcessOutput(
+      first.state, second.result, first.measurements
+  )

@@ -108,11 +108,12 @@ def _bytes(structure) -> list[bytes]:
 
 class BothKindsTest(parameterized.TestCase):
 
-  def setUp(self):
-    super().setUp()
-    # Traced once a test: that takes longer than all that is drawn.
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    # Traced once: that takes longer than all that is drawn.
     build = functools.cache(noise_checkpoints._build_rebuild)
-    self.enterContext(
+    cls.enterClassContext(
         mock.patch.object(noise_checkpoints, '_build_rebuild', build)
     )
 
