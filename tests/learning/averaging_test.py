@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the averages, against explicit means of the models sent out."""
 
+import functools
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_federated as tff
 
 from tests.learning import small_model
 from tff_dp import _checks
@@ -69,23 +70,30 @@ class SharesTest(parameterized.TestCase):
       cls(value)
 
 
+@functools.cache
+def _process(averaging, **server):
+  # With restarts, through which the average has to go on.
+  plan = small_model.build_plan(
+      mechanisms.HonakerTree(_NUM_ROUNDS, restart_every=4)
+  )
+  return small_model.build_process(
+      plan, averaging=averaging, momentum=0.5, **server
+  )
+
+
 class AveragingTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      (learning.UniformAverage(), dict(momentum=0.5)),
-      (learning.UniformAverage(), dict(momentum=0.5, l1=0.05)),
-      (learning.SuffixAverage(0.25), dict(momentum=0.5)),
+      (learning.UniformAverage(), dict()),
+      (learning.UniformAverage(), dict(l1=0.05)),
+      (learning.SuffixAverage(0.25), dict()),
       (learning.ExponentialAverage(0.7), dict(l1=0.05)),
   )
   @pytest.mark.slow(cases=['0', '3'])
   def test_equals_the_mean_of_the_models_before_each_update(
       self, average, server
   ):
-    # With restarts, through which the average has to go on.
-    plan = small_model.build_plan(
-        mechanisms.HonakerTree(_NUM_ROUNDS, restart_every=4)
-    )
-    process = small_model.build_process(plan, averaging=average, **server)
+    process = _process(average, **server)
     self.assertEqual(process.averaging, average)
     state, sent = process.initialize(), []
     np.testing.assert_array_equal(
@@ -103,12 +111,11 @@ class AveragingTest(parameterized.TestCase):
       )
 
   def test_models_are_those_without_averaging_and_state_has_one_more(self):
-    plan = small_model.build_plan(mechanisms.HonakerTree(3))
     models, sizes = [], []
-    for averaging in (None, learning.UniformAverage()):
-      process = small_model.build_process(plan, averaging=averaging)
+    for averaging in (None, learning.SuffixAverage(0.25)):
+      process = _process(averaging)
       state = process.initialize()
-      for t in range(3):
+      for t in range(5):
         state = process.next(state, [small_model.client(t)]).state
       models.append(small_model.flat(process.get_model_weights(state)))
       sizes.append(
@@ -119,25 +126,18 @@ class AveragingTest(parameterized.TestCase):
     self.assertEqual(sizes[1] - sizes[0], small_model.NUM_PARAMS + 1)
 
   def test_wraps_the_finalizers_of_tff_and_keeps_their_hyperparameters(self):
-    process = small_model.build_process(
-        small_model.build_plan(mechanisms.HonakerTree(3)),
-        server_optimizer=tff.learning.optimizers.build_adam(0.125),
-        server_learning_rate=1.0,
-        averaging=learning.UniformAverage(),
-    )
+    process = _process(learning.SuffixAverage(0.25))
     state = process.initialize()
     hparams = process.get_hparams(state)
-    self.assertEqual(hparams['finalizer']['learning_rate'], 0.125)
-    hparams['finalizer']['learning_rate'] = 0.5
+    self.assertEqual(hparams['finalizer']['learning_rate'], 0.5)
+    hparams['finalizer']['learning_rate'] = 0.125
     state = process.set_hparams(state, hparams)
     self.assertEqual(
-        process.get_hparams(state)['finalizer']['learning_rate'], 0.5
+        process.get_hparams(state)['finalizer']['learning_rate'], 0.125
     )
 
   def test_process_without_an_average_says_so(self):
-    process = small_model.build_process(
-        small_model.build_plan(mechanisms.HonakerTree(3))
-    )
+    process = _process(None)
     self.assertIsNone(process.averaging)
     with self.assertRaisesRegex(_checks.ArgumentError, 'averaging=None'):
       process.get_averaged_model_weights(process.initialize())

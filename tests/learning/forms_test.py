@@ -62,34 +62,29 @@ class FormsTest(parameterized.TestCase):
     )
     np.testing.assert_allclose(residual, cumulative, rtol=1e-4, atol=1e-5)
 
-  def test_restarts_of_the_plan_reach_the_sums(self):
+  def test_l1_and_constraint_with_the_restarts_of_the_plan(self):
     # Where the threshold binds, anchoring anew makes a difference.
     plan = small_model.build_plan(mechanisms.HonakerTree(6, restart_every=3))
-    process = small_model.build_process(plan, l1=0.1, momentum=0.5)
+    server = dict(l1=0.1, momentum=0.5, constraint=learning.L2Ball(0.6))
+    process = small_model.build_process(plan, **server)
+    # The initial model, of norm 1.15, is projected.
+    start = small_model.flat(process.get_model_weights(process.initialize()))
+    self.assertAlmostEqual(np.linalg.norm(start), 0.6, places=6)
     models, _ = _train(process, clients=[])
     expected = {}
     for restart_every in (None, 3):
-      spec = ftrl.Ftrl(0.5, 0.5, l1=0.1, restart_every=restart_every)
-      weights = tf.concat([tf.reshape(w, [-1]) for w in small_model.INITIAL], 0)
+      spec = ftrl.Ftrl(0.5, restart_every=restart_every, **server)
+      weights = tf.constant(start)
       state, expected[restart_every] = ftrl.initialize(spec, 0.0 * weights), []
       for residual in small_model.released_residuals(plan):
         weights, state = ftrl.next_weights(spec, state, weights, residual)
         expected[restart_every].append(weights.numpy())
     np.testing.assert_allclose(models, expected[3], atol=1e-5)
     self.assertGreater(np.abs(models - expected[None]).max(), 0.01)
-
-  def test_functional_model_with_l1_and_constraint(self):
-    process = small_model.build_process(
-        small_model.build_plan(mechanisms.HonakerTree(8)),
-        l1=0.2,
-        constraint=learning.L2Ball(0.3),
-    )
-    # The initial model, of norm 1.15, is projected.
-    start = small_model.flat(process.get_model_weights(process.initialize()))
-    self.assertAlmostEqual(np.linalg.norm(start), 0.3, places=6)
+    # With clients the set holds, too.
     models, metrics = _train(process, clients=[small_model.client(1)])
     norms = np.linalg.norm(models, axis=1)
-    self.assertLessEqual(norms.max(), 0.3 * (1 + 1e-6))
+    self.assertLessEqual(norms.max(), 0.6 * (1 + 1e-6))
     self.assertEqual(
         metrics['finalizer']['num_zero_weights'], np.sum(models[-1] == 0.0)
     )

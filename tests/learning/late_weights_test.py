@@ -29,7 +29,7 @@ def _build(most_bytes, frozen=_FROZEN):
   with mock.patch.object(late_weights, '_MOST_CONSTANT_BYTES', most_bytes):
     return tff_dp.dp_ftrl.build_dp_ftrl(
         small_model.build(frozen),
-        small_model.build_plan(mechanisms.HonakerTree(2)),
+        small_model.build_plan(mechanisms.Independent(2)),
         client_optimizer=tff.learning.optimizers.build_sgdm(0.1),
         server_learning_rate=0.5,
         constraint=learning.Box(-0.5, 0.5),

@@ -45,7 +45,9 @@ class PlugInTest(parameterized.TestCase):
         ),
     )
 
+  # Of the noise, one size for each builder.
   @parameterized.parameters(0.0, 1.0)
+  @pytest.mark.slow(cases=['1'])
   def test_unweighted_fed_avg(self, noise_multiplier):
     process = tff.learning.algorithms.build_unweighted_fed_avg(
         _model_fn,

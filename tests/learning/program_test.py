@@ -4,6 +4,7 @@
 
 import pathlib
 import tempfile
+from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
@@ -17,6 +18,7 @@ from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
 from tff_dp import program
+from tff_dp.program.display import documents
 from tff_dp.systems.dp_ftrl import least_squares
 
 pytestmark = pytest.mark.once
@@ -95,6 +97,9 @@ class AveragingTest(absltest.TestCase):
     plan = small_model.build_plan(
         mechanisms.HonakerTree(num_rounds, restart_every=4)
     )
+    process = small_model.build_process(
+        plan, averaging=learning.UniformAverage(), momentum=0.5
+    )
     sent = []
 
     class Clients:
@@ -109,9 +114,7 @@ class AveragingTest(absltest.TestCase):
 
     def train(root, total_rounds):
       return program.train(
-          small_model.build_process(
-              plan, averaging=learning.UniformAverage(), momentum=0.5
-          ),
+          process,
           Clients(),
           output_dir=root,
           delta=1e-5,
@@ -121,6 +124,7 @@ class AveragingTest(absltest.TestCase):
           progress='quiet',
       )
 
+    self.enter_context(mock.patch.object(documents, 'write'))
     names = ('model.npz', 'model_averaged.npz', 'metrics.csv')
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -3,11 +3,13 @@
 """What the server does to the released sums, against `Workload.matrix`."""
 
 import functools
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.learning import small_model
@@ -15,10 +17,12 @@ from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import learning
 from tff_dp import mechanisms
+from tff_dp.learning import process as process_lib
 from tff_dp.mechanisms import workloads
 
 _NUM_ROUNDS = 12
 _COOLDOWN = workloads.Cooldown(share=0.4, final=0.1)
+_NESTEROV = dict(momentum=0.9, nesterov=True, cooldown=_COOLDOWN)
 _UNREACHED = learning.Box(-1e6, 1e6)  # Forces the sums of the cumulative form.
 
 pytestmark = pytest.mark.once
@@ -34,6 +38,13 @@ def _plan(restart_every=None):
       _NUM_ROUNDS, (0.3, 0.2), (0.9, 0.5), restart_every=restart_every
   )
   return small_model.build_plan(mechanism)
+
+
+@functools.cache
+def _process(restart_every=None, constraint=None, **server):
+  return small_model.build_process(
+      _plan(restart_every), constraint=constraint, **server
+  )
 
 
 @functools.cache
@@ -59,12 +70,7 @@ class ServerMatrixTest(parameterized.TestCase):
       ('cooldown', dict(cooldown=_COOLDOWN), None, 5),
       ('momentum', dict(momentum=0.9), None, None),
       ('momentum_cooldown', dict(momentum=0.9, cooldown=_COOLDOWN), None, 5),
-      (
-          'nesterov_cooldown',
-          dict(momentum=0.9, nesterov=True, cooldown=_COOLDOWN),
-          None,
-          None,
-      ),
+      ('nesterov_cooldown', _NESTEROV, None, 5),
       ('sums_cooldown', dict(cooldown=_COOLDOWN), _UNREACHED, 5),
       (
           'sums_momentum_cooldown',
@@ -72,26 +78,20 @@ class ServerMatrixTest(parameterized.TestCase):
           _UNREACHED,
           None,
       ),
-      (
-          'sums_nesterov_cooldown',
-          dict(momentum=0.9, nesterov=True, cooldown=_COOLDOWN),
-          _UNREACHED,
-          5,
-      ),
+      ('sums_nesterov_cooldown', _NESTEROV, _UNREACHED, 5),
   )
   @pytest.mark.slow(
       cases=[
           'residuals_cooldown',
           'residuals_momentum',
+          'momentum_cooldown',
           'sums_cooldown',
-          'sums_momentum_cooldown',
       ]
   )
   def test_path_is_the_matrix_times_the_residuals(
       self, server, constraint, restart_every
   ):
-    plan = _plan(restart_every)
-    process = small_model.build_process(plan, constraint=constraint, **server)
+    process = _process(restart_every, constraint, **server)
     models = _path(process)
     workload = workloads.Workload(**server)
     self.assertEqual(process.workload, workload)
@@ -108,12 +108,13 @@ class ServerMatrixTest(parameterized.TestCase):
     self.assertGreater(np.abs(0.5 * off @ _residuals()).max(), 1e-3)
 
   def test_optimizer_of_ones_own_has_no_known_workload(self):
-    process = small_model.build_process(
-        _plan(),
-        server_optimizer=tff.learning.optimizers.build_adam(0.1),
-        server_learning_rate=1.0,
-    )
-    self.assertIsNone(process.workload)
+    with mock.patch.object(process_lib, 'compose') as compose:
+      small_model.build_process(
+          _plan(),
+          server_optimizer=tff.learning.optimizers.build_adam(0.1),
+          server_learning_rate=1.0,
+      )
+    self.assertIsNone(compose.call_args.kwargs['workload'])
 
   def test_cooldown_beside_an_optimizer_of_ones_own_is_refused(self):
     with self.assertRaisesRegex(_checks.ArgumentError, 'server_optimizer='):
@@ -125,12 +126,31 @@ class ServerMatrixTest(parameterized.TestCase):
       )
 
 
-class OptimizerTest(absltest.TestCase):
+class OptimizerTest(parameterized.TestCase):
+
+  @parameterized.product(
+      server=(
+          dict(), dict(momentum=0.9), dict(momentum=0.9, nesterov=True)
+      ),
+      cooldown=(None, _COOLDOWN),
+  )
+  def test_path_is_the_matrix_times_the_gradients(self, server, cooldown):
+    server = dict(server, cooldown=cooldown)
+    optimizer = learning.build_momentum(
+        learning_rate=0.5, num_rounds=_NUM_ROUNDS, **server
+    )
+    state = optimizer.initialize(tf.TensorSpec([3]))
+    rng = np.random.default_rng(0)
+    gradients = rng.standard_normal([_NUM_ROUNDS, 3]).astype(np.float32)
+    weights, path = tf.zeros([3]), []
+    for gradient in gradients:
+      state, weights = optimizer.next(state, weights, gradient)
+      path.append(weights)
+    moved = workloads.Workload(**server).matrix(_NUM_ROUNDS) @ gradients
+    np.testing.assert_allclose(np.stack(path), -0.5 * moved, atol=2e-5)
 
   def test_hyperparameters_can_be_read_and_set(self):
-    process = small_model.build_process(
-        _plan(), momentum=0.9, cooldown=_COOLDOWN
-    )
+    process = _process(5, **_NESTEROV)
     state = process.initialize()
     hparams = process.get_hparams(state)
     self.assertAlmostEqual(
