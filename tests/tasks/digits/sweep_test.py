@@ -265,6 +265,7 @@ class RunTest(parameterized.TestCase):
     self.assertEqual(err.count('(done before)'), 1)
 
   @parameterized.parameters(signal.SIGTERM, signal.SIGKILL)
+  @pytest.mark.slow(cases=['0'])
   def test_a_worker_ends_with_its_parent(self, signal_number):
     script = pathlib.Path(self.create_tempdir()) / 'parent.py'
     script.write_text(_PARENT)

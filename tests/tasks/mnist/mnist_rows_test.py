@@ -29,6 +29,12 @@ def _small(name: str) -> mnist_rows.Row:
   return mnist_rows.build(name, _SMALL)
 
 
+@functools.cache
+def _guarantee(name: str) -> mnist_guarantees.Guarantee:
+  row = _small(name)
+  return mnist_guarantees.of(row, delta=row.delta)
+
+
 class RowsTest(parameterized.TestCase):
 
   def test_rates_fall_to_0_after_the_last_update(self):
@@ -98,8 +104,7 @@ class RowsTest(parameterized.TestCase):
       'cyclic',
   )
   def test_calibrated_rows_cost_what_was_asked_for(self, name):
-    row = _small(name)
-    found = mnist_guarantees.of(row, delta=row.delta)
+    found = _guarantee(name)
     self.assertBetween(found.epsilon, 0.99 * _SMALL.epsilon, _SMALL.epsilon)
 
   def test_same_number_of_reports_in_the_local_comparison(self):
@@ -165,13 +170,17 @@ class GuaranteesTest(parameterized.TestCase):
 
   @parameterized.parameters(*mnist_rows.NAMES)
   def test_round_trip_and_order(self, name):
-    row = _small(name)
-    found = mnist_guarantees.of(row, delta=1e-6)
-    self.assertEqual(found.delta, 1e-6)
+    found = _guarantee(name)
+    self.assertEqual(found.delta, _small(name).delta)
     self.assertLessEqual(found.epsilon, found.epsilon_no_amplification)
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
     self.assertEqual(mnist_guarantees.Guarantee.from_json(content), found)
     self.assertEqual(math.isinf(found.epsilon), name == 'non_private')
+
+  def test_another_delta_has_another_epsilon(self):
+    found = mnist_guarantees.of(_small('fixed_window'), delta=1e-6)
+    self.assertEqual(found.delta, 1e-6)
+    self.assertGreater(found.epsilon, _guarantee('fixed_window').epsilon)
 
   def test_unsound_formulas_are_never_certified(self):
     row = _small('ldp_sgd')
@@ -189,29 +198,27 @@ class GuaranteesTest(parameterized.TestCase):
     )
 
   def test_published_values_are_those_of_the_module(self):
-    row = _small('ldp_sgd')
-    found = mnist_guarantees.of(row, delta=1e-4)
+    row, found = _small('ldp_sgd'), _guarantee('ldp_sgd')
     with self.assertWarns(published.PublishedFormulaWarning):
       expected = published.published_sci_approach_2(
           local_epsilon=2.0,
           num_clients=600,
           check_in_rate=0.1,
           num_rounds=row.num_updates,
-          delta=1e-4,
+          delta=row.delta,
       )
     (value,) = [p for p in found.published if p.formula == expected.formula]
     self.assertEqual(value.value, expected.insecure_float())
 
   def test_closed_forms_that_hold_say_so(self):
-    row = _small('fixed_window')
-    (value,) = mnist_guarantees.of(row, delta=row.delta).published
+    (value,) = _guarantee('fixed_window').published
     self.assertTrue(value.holds)
     self.assertIn('theorem 3.2', value.formula)
     self.assertIn('(holds)', str(value))
 
   def test_relations_are_stated(self):
     relations = {
-        name: mnist_guarantees.of(_small(name), delta=1e-4).neighboring_relation
+        name: _guarantee(name).neighboring_relation
         for name in ('ldp_sgd', 'fixed_window', 'allocation', 'uniform')
     }
     self.assertEqual(

@@ -90,14 +90,26 @@ class CommandTest(absltest.TestCase):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
     flags = (
         _DATA, '--output-dir', folder, '--scale=0.0005', '--evaluations=2',
-        '--num-clients=300', '--progress=plain',
+        '--num-clients=100', '--progress=plain',
     )
+    # A small network, one delta beside the row's own, and no reports.
+    of_table_2 = self.enterContext(
+        mock.patch.object(
+            mnist_model.Architecture, 'of_table_2', return_value=_ARCHITECTURE
+        )
+    )
+    self.enterContext(mock.patch.object(mnist_run, 'DELTAS', (1e-5,)))
+    self.enterContext(mock.patch.object(documents, 'write'))
     code, out, err = _main(*flags, '--rows', 'ldp_sgd', 'non_private')
     self.assertEqual(code, 0, err)
+    default = mnist.Settings()
+    of_table_2.assert_called_with(
+        paddings=default.paddings, pool_stride=default.pool_stride
+    )
     self.assertIn('eta_seconds', err)
     self.assertIn('UNCERTIFIED', out)
     self.assertIn('A reduced version: 0.0005', out)
-    self.assertIn('whole run, at delta 0.00333. Epsilons', out)
+    self.assertIn('whole run, at delta 0.01. Epsilons', out)
     content = json.loads((folder / 'results.json').read_text())
     self.assertEqual(
         [row['name'] for row in content['rows']], ['ldp_sgd', 'non_private']
@@ -107,10 +119,13 @@ class CommandTest(absltest.TestCase):
       (run,) = row['runs']
       self.assertEqual(row['test_accuracy'], run['test_accuracy'])
       self.assertLen(run['evaluations'], 2)
-      self.assertLen(row['guarantees'], 3)
+      self.assertLen(row['guarantees'], 2)
+      self.assertIn('standard_deviation', row)
       release = folder / row['name'] / 'seed_0' / 'release'
       with np.load(release / 'model.npz') as arrays:
-        self.assertEqual(sum(a.size for a in arrays.values()), 26_010)
+        self.assertEqual(
+            sum(a.size for a in arrays.values()), _ARCHITECTURE.num_params
+        )
       is_baseline = row['name'] == 'non_private'
       statement = (release / 'privacy_statement.md').read_text()
       self.assertEqual('**NO PRIVACY' in statement, is_baseline)

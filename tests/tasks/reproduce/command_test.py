@@ -458,7 +458,7 @@ class IsrlVariantsTest(absltest.TestCase):
 
 
 @pytest.mark.once  # A training on each stack is in `tasks/digits`.
-class SmallTrainingTest(absltest.TestCase):
+class SmallTrainingTest(parameterized.TestCase):
   """Rows through their task, on what is packaged."""
 
   @pytest.mark.slow  # `tasks/draw_and_discard` has the same run.
@@ -471,6 +471,7 @@ class SmallTrainingTest(absltest.TestCase):
     self.assertIn('| recall | 0.72 |', out)
     self.assertIn("**Not the paper's setting**: 6e-08 of the rounds", out)
 
+  @pytest.mark.slow  # `tasks/mnist` has the same run.
   def test_mnist(self):
     row = table.BY_NAME['shuffled_fig_3a']
     small = dataclasses.replace(
@@ -486,6 +487,29 @@ class SmallTrainingTest(absltest.TestCase):
     self.assertFalse(found.is_setting_of_paper)
     self.assertEqual(found.population_share, 0.001)
     self.assertEqual(found.lines[0].what, 'ldp_sgd: held-out accuracy')
+
+  @parameterized.parameters(
+      (1.0, 0.9, rows.HOLDS), (1.0, 0.5, rows.FAILS), (0.1, 0.5, rows.NO_NUMBER)
+  )
+  def test_verdict_on_mnist(self, scale, accuracy, verdict):
+    folder = pathlib.Path(self.create_tempdir())
+
+    def main(settings, **unused_where):
+      self.assertEqual(settings.rows, ('ldp_sgd',))
+      self.assertEqual((settings.scale, settings.seeds), (scale, 1))
+      row = dict(name='ldp_sgd', test_accuracy=accuracy, standard_deviation=0.0)
+      (folder / 'results.json').write_text(json.dumps({'rows': [row]}))
+
+    self.enterContext(mock.patch.object(mnist_training.mnist, 'main', main))
+    row = mnist_training.MnistRun(
+        papers={'ldp_sgd': '0.91'}, why='.', fields={'num_clients': 60}
+    )
+    found = row(_run(folder, scale=scale))
+    self.assertEqual(found.verdict, verdict)
+    self.assertEqual('0.1 of the updates' in found.why, scale < 1)
+    self.assertEqual(found.population_share, 0.001)
+    self.assertEqual(found.lines[0].what, 'ldp_sgd: held-out accuracy')
+    self.assertEqual(found.lines[0].ours, accuracy)
 
 
 class DrawAndDiscardTest(absltest.TestCase):
