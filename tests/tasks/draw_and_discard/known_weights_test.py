@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -15,6 +16,7 @@ import pytest
 from tasks.common import engine
 from tasks.draw_and_discard import known_weights
 from tasks.draw_and_discard import known_weights_model as model
+from tff_dp.program.display import documents
 
 
 class ModelTest(absltest.TestCase):
@@ -117,6 +119,10 @@ class ModelTest(absltest.TestCase):
 
 @pytest.mark.once  # A training on each stack is in `tasks/digits`.
 class RunTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self.enterContext(mock.patch.object(documents, 'write'))
 
   def _settings(self, **fields):
     return known_weights.Settings(

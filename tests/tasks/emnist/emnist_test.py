@@ -141,24 +141,38 @@ class RunTest(parameterized.TestCase):
       self.assertBetween(len(set(labels)), 0.8 * num_classes, num_classes)
       self.assertLess(max(labels), num_classes)
 
+  def _plan(self, system, build):
+    """Returns the plan that a system gives to the builder of its process."""
+    settings = federated_settings.filled(
+        emnist.Settings(system=system, total_rounds=3),
+        emnist.COLUMNS[system],
+        name=system,
+    )
+    model = mock.Mock()
+    model.build.return_value.count_params.return_value = 250
+    writers = dict.fromkeys(map(str, range(_WRITERS)), 50)
+    process, _ = emnist_systems.build(settings, None, model, writers)
+    self.assertIs(process, build.return_value)
+    plan = build.call_args.args[1]
+    self.assertEqual(plan.num_rounds, 3)
+    return plan
+
   @mock.patch.object(emnist_systems.check_ins, 'build_check_in_sgd')
   def test_averaged_check_ins_have_their_plan(self, build):
     # The randomizer and the rest are those of the shuffled check-ins below.
-    settings = federated_settings.filled(
-        emnist.Settings(system='check-ins', total_rounds=3),
-        emnist.COLUMNS['check-ins'],
-        name='check-ins',
-    )
-    writers = dict.fromkeys(map(str, range(_WRITERS)), 50)
-    process, _ = emnist_systems.build(settings, None, mock.Mock(), writers)
-    self.assertIs(process, build.return_value)
-    plan = build.call_args.args[1]
+    plan = self._plan('check-ins', build)
     self.assertIsInstance(plan.protocol, windows.AveragedCheckIn)
-    self.assertEqual(plan.num_rounds, 3)
+    self.assertBetween(plan.epsilon(delta=1e-4), 7, 8)
+
+  @mock.patch.object(emnist_systems.draw_and_discard, 'build_draw_and_discard')
+  def test_instances_have_their_plan(self, build):
+    plan = self._plan('draw-and-discard', build)
+    self.assertEqual(plan.step.clip_norm, 0.05)
     self.assertBetween(plan.epsilon(delta=1e-4), 7, 8)
 
   @parameterized.parameters(*emnist.SYSTEMS[2:])
-  @pytest.mark.slow(cases=['1'])  # `tasks/silos` trains with ISRL-DP.
+  # `tasks/silos` trains with ISRL-DP, `tasks/draw_and_discard` with instances.
+  @pytest.mark.slow(cases=['1', '2'])
   def test_every_system_trains_and_states(self, system):
     folder = pathlib.Path(self.create_tempdir()) / 'run'
     code, out, err = self._run(folder, '--system', system)

@@ -10,9 +10,11 @@ from absl.testing import parameterized
 import pytest
 
 from tasks.mnist import mnist_data
+from tasks.mnist import mnist_model
 from tasks.reproduce import dp_ftrl_mnist
 from tasks.reproduce import rows
 from tff_dp import program
+from tff_dp.program.display import documents
 
 pytestmark = pytest.mark.once
 _TREE, _BLT, _AMPLIFIED, _UNAMPLIFIED = dp_ftrl_mnist.METHODS
@@ -67,8 +69,17 @@ class RunTest(absltest.TestCase):
       given.append((found, cells))
       return rows.Result(lines=[], verdict=rows.NO_NUMBER, why='')
 
+    def network(seed):
+      return mnist_model.build_keras_model(
+          mnist_model.Architecture((), (4,)), seed=seed, activation='tanh'
+      )
+
+    self.enterContext(mock.patch.object(documents, 'write'))
     for name, value in dict(
-        METHODS=(_TREE, _AMPLIFIED), EPSILONS=(8.0,), compared=compared
+        METHODS=(_TREE, _AMPLIFIED),
+        EPSILONS=(8.0,),
+        compared=compared,
+        _network=network,
     ).items():
       self.enterContext(mock.patch.object(dp_ftrl_mnist, name, value))
     run = rows.Run(

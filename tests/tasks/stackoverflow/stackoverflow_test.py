@@ -18,6 +18,7 @@ from tasks.stackoverflow import stackoverflow
 from tasks.stackoverflow import stackoverflow_data
 from tasks.stackoverflow import stackoverflow_stand_in
 from tests.cli import command
+from tff_dp.program.display import documents
 
 _PLAY = """# A Play
 
@@ -204,7 +205,8 @@ class DataTest(parameterized.TestCase):
         '--words=20', '--lstm-size=4', '--embedding-size=4',
         '--examples-per-client=10', '--test-examples=20',
     )
-    code, out, err = _main(*flags)
+    with mock.patch.object(documents, 'write'):
+      code, out, err = _main(*flags)
     self.assertEqual(code, 0, err)
     self.assertLess(err.index('planned: epsilon 8.000'), err.index('round=1/2'))
     row = json.loads((folder / 'results.json').read_text())['rows']
