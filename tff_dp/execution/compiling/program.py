@@ -41,6 +41,8 @@ _IN_CHUNKS = (
     interpreter.Literal,
 )
 _MAX_CLIENTS_AT_ONCE = 512
+# Begins the names of TFF's secure operators.
+_SECURE = b'federated_secure_'
 
 
 def deserialize(serialized: bytes) -> tff.Computation:
@@ -50,12 +52,21 @@ def deserialize(serialized: bytes) -> tff.Computation:
   )
 
 
-def _lower(computation: tff.Computation) -> schedule_lib.Schedule:
-  """Returns the schedule of any TFF computation."""
-  # TFF's plain bodies replace the secure operators, as in its test context.
-  computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
-      computation
-  )
+def _lower(
+    computation: tff.Computation, serialized: bytes
+) -> schedule_lib.Schedule:
+  """Returns the schedule of any TFF computation.
+
+  Args:
+    computation: TFF computation.
+    serialized: The same computation as bytes.
+  """
+  if _SECURE in serialized:
+    # TFF's plain bodies replace the secure operators, as in its test context.
+    # It reads the whole computation and writes it anew.
+    computation = tff.backends.test.replace_secure_intrinsics_with_bodies(
+        computation
+    )
   block, _ = tff.tensorflow.replace_intrinsics_with_bodies(
       computation.to_building_block()
   )
@@ -188,7 +199,7 @@ class Program:
     # this.
     self._proto = _serialization.serialize_computation(computation)
     self._server_device = server_device
-    self._schedule = _lower(computation)
+    self._schedule = _lower(computation, self._proto.SerializeToString())
     self._number = next(_program_numbers)
     self._cache = graphs.GraphCache()
     self._lock = threading.Lock()
