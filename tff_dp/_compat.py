@@ -317,7 +317,7 @@ def _inverted(loss, losses, is_add: bool) -> tuple:
   Args:
     loss: A `GaussianPrivacyLoss` of dp_accounting.
     losses: Float64 array of losses.
-    is_add: Whether the loss is that of adding a contribution.
+    is_add: Whether the loss is for adding a contribution, not for removing one.
   """
   np = importlib.import_module('numpy')
   sign = -1.0 if is_add else 1.0

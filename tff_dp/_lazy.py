@@ -51,7 +51,7 @@ def moved(package: str) -> Callable[[str], Any]:
   """Returns a `__getattr__` whose error says where an earlier name is now.
 
   Args:
-    package: Full name of the package that had them.
+    package: Full name of the package that had the earlier names.
   """
 
   def getattr_(name: str) -> Any:

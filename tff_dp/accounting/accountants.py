@@ -355,8 +355,8 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
     raise _checks.PrivacyRefusedError(
         f'{run_events.kinds([(leaf, 1)])} is not accounted for under'
         f' {relation} adjacency',
-        why='to replace a sampled contribution changes the distribution in'
-        ' another way than to zero it',
+        why='replacing a sampled contribution changes the distribution in'
+        ' another way than zeroing it',
         way_out='neighboring_relation=zero_out, or state the event without'
         ' sampling',
     )

@@ -63,7 +63,7 @@ class AdaptiveClippingFactory(correlated_noise.CorrelatedNoiseFactory):
   `OrderedDict(bits, buffers)`, where `bits` is the sum of the noised means of
   the bits over the rounds of the current tree. The state holds no un-noised
   data, except the keyed digests. The noise of updates and the noise of bits
-  depend on the same digests, which are made from both.
+  depend on the same digests, which are made from updates and bits together.
 
   `measurements`: the measurements of `CorrelatedNoiseFactory`, with the
   `clip_norm` of the round, and `quantile_estimate`. This is the estimated share

@@ -228,7 +228,8 @@ def randomize_category(
   A category outside of the range is replaced by a uniformly drawn one.
 
   Args:
-    randomizer: Number of categories and local epsilon.
+    randomizer: Randomized response, with number of categories and local
+      epsilon.
     category: True category, a scalar integer.
     client_key: Secret key, int64 of shape [2]. It may be used again only for
       the same category.

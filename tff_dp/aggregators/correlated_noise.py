@@ -304,7 +304,7 @@ def check_flat(value_type: tff.TensorType) -> None:
   if np.dtype(value_type.dtype) != np.float32 or value_type.shape[0] is None:
     raise TypeError(
         'Expected `value_type` to hold float32 tensors of known shape, found '
-        f'{value_type}. The dtype of the model decides this.'
+        f'{value_type}. The weights of the model decide dtype and shape.'
     )
 
 

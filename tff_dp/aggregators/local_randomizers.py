@@ -46,8 +46,8 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
 
   `measurements`: `num_reports`, which is public if neighbouring data differ in
   one client's data (replace-one), and `noise_stddev`, which follows from it.
-  `noise_stddev` is the standard deviation per coordinate of the result, for the
-  sphere an upper bound. No measurement is computed from updates.
+  `noise_stddev` is the standard deviation per coordinate of the result. For the
+  sphere it is an upper bound. No measurement is computed from updates.
   """
 
   def __init__(
@@ -151,7 +151,8 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
       ):
         raise TypeError(
             'Expected `value_type` to hold float32 tensors of known shape,'
-            f' found {value_type}. The dtype of the model decides this.'
+            f' found {value_type}. The weights of the model decide dtype and'
+            ' shape.'
         )
     return client_randomizers.build(
         self._randomizer, sum(math.prod(tensor.shape) for tensor in tensors)

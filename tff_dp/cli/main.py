@@ -400,8 +400,8 @@ def _add_events(parser: errors.Parser) -> None:
   """Adds `--events`, which reads a plan from a file instead of flags."""
   parser.add('--events', metavar='RUN', help='the directory of a run, or its'
              ' events.json')
-  parser.add('--delta', float, help='with --events, another delta than that of'
-             ' the run')
+  parser.add('--delta', float, help="with --events, a delta in place of the"
+             " run's own")
 
 
 def _flags_of(kind: str) -> Any:

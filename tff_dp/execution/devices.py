@@ -172,7 +172,7 @@ def unused_gpu_advice() -> str:
   if not tf.test.is_built_with_cuda():
     return f'{found}: this TensorFlow was built without CUDA'
   return (
-      f'{found}: most often its CUDA libraries are missing; install those of'
+      f'{found}: most often its CUDA libraries are missing; install them from'
       ' requirements.cuda.lock or .cuda-current.lock (README), and start with'
       ' TFF_DP_DEBUG=1 to read what TensorFlow says about them'
   )

@@ -49,7 +49,7 @@ def check(
         ' the run have begun',
         why='the statement tells whether secret/ is an older copy',
         way_out='put back release/ as the run has written it, or start a new run'
-        ' in another directory, whose epsilon adds to that of this one',
+        ' in another directory, whose epsilon adds to the epsilon of this run',
     )
   stated = max(stated or 0, rounds_released(directory.release))
   if stated > begun:
@@ -59,8 +59,8 @@ def check(
         why='secret/ is an older copy, and a released round that is made again'
         ' is a second release, which no ledger counts',
         way_out='restore secret/ as it was when release/ was written, or start'
-        ' a new run in another directory, whose privacy cost adds to that of'
-        ' this one',
+        ' a new run in another directory, whose privacy cost adds to the cost'
+        ' of this run',
     )
 
 
@@ -113,7 +113,7 @@ def _naming(path: pathlib.Path) -> Iterator[None]:
         f'{path} is damaged ({type(error).__name__}: {error})',
         why='this file shows whether secret/ is an older copy',
         way_out='put it back as the run has written it, or start a new run in'
-        ' another directory, whose privacy cost adds to that of this one',
+        ' another directory, whose privacy cost adds to the cost of this run',
     ) from error
 
 

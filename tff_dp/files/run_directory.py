@@ -250,7 +250,7 @@ class RunDirectory:
     foreign = sorted(name for name in found if not _FIRST_FILES.fullmatch(name))
     if foreign:
       raise self._refused(
-          'a new or empty directory, or that of a run to resume; this one holds'
+          'a new or empty directory, or the directory of a run; this one holds'
           f' other files, such as {foreign[0]!r}'
       )
 

@@ -467,7 +467,7 @@ class ServerRounds:
           why='without the noise key and the participations so far, the run'
           ' cannot go on under its guarantee',
           way_out=f'restore {path} from a copy, or start a new run in another'
-          ' directory, whose epsilon adds to that of this one',
+          ' directory, whose epsilon adds to the epsilon of this run',
       ) from error
     self._refuse_if(
         not record.released_through <= self.rounds_done <= record.rounds_begun,
@@ -523,7 +523,7 @@ class ServerRounds:
           why='a released round that is made again, perhaps from other data or'
           ' with other noise, is a second release, but the ledger counts one',
           way_out='restore the directory from a copy, or start a new run in'
-          ' another one, whose epsilon adds to that of this one',
+          ' another one, whose epsilon adds to the epsilon of this run',
       )
 
 

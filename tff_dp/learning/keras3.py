@@ -162,8 +162,8 @@ def functional_model_from_keras3(
           'model',
           _layer_of(model, draw),
           'random numbers from a keras.random.SeedGenerator that the layer'
-          ' makes when it is built; others would be the same in every step, or'
-          ' differ when a run is resumed',
+          ' makes when it is built; other random numbers would be the same in'
+          ' every step, or differ when a run is resumed',
       )
   trained, frozen = map(_values, (call.trained, call.frozen))
   fixed = frozen if frozen and frozen_as == CONSTANTS else None

@@ -105,8 +105,8 @@ class BudgetLedger:
           f'round {round_index} is beyond the plan of {self.num_rounds} rounds',
           why='the noise was chosen for the planned number of rounds',
           way_out='plan the run with more rounds from the start; or begin a'
-          ' new run in another output_dir, whose epsilon adds to that of this'
-          ' one',
+          ' new run in another output_dir, whose epsilon adds to the epsilon of'
+          ' this run',
       )
     if self._is_allowed(round_index):
       return

@@ -383,7 +383,7 @@ class ParticipationLedger:
       raise _checks.PrivacyRefusedError(
           f'round {round_index} is already committed, like all rounds up to'
           f' {self._num_rounds}',
-          why='a round takes place once; to repeat it after its release would'
+          why='a round takes place once; repeating it after its release would'
           ' reuse its noise',
           way_out=f'commit round {self._num_rounds + 1} to continue this run;'
           ' a new run needs a new ledger and a new process.initialize()',
@@ -394,8 +394,8 @@ class ParticipationLedger:
           f' {self._pattern.num_rounds} rounds',
           why='the noise was chosen for the planned number of rounds',
           way_out='plan the run with more rounds from the start; or begin'
-          ' a new run with a new ledger, whose epsilon adds to that of this'
-          ' run',
+          ' a new run with a new ledger, whose epsilon adds to the epsilon of'
+          ' this run',
       )
 
   def _check_duplicates(

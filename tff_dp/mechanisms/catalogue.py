@@ -182,7 +182,7 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
       raise _checks.ArgumentError(
           field,
           fields[field],
-          f'{value}, the value that {name} makes of these parameters',
+          f'{value}, the value that {name} computes from its other fields',
       )
   return made
 

@@ -202,7 +202,7 @@ class Protocol(abc.ABC):
 
   @property
   def protocol_id(self) -> bytes:
-    """Bytes that separate the coins of this protocol from those of others."""
+    """Bytes that separate the protocol's coins from other protocols' coins."""
     return json.dumps(self.describe(), sort_keys=True).encode()
 
   def expected_clients_per_step(self, population: int) -> Optional[float]:

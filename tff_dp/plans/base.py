@@ -469,6 +469,6 @@ def delta_of_records(num_records: int, delta: Optional[float]) -> float:
         'delta',
         delta,
         f'a number below 1 / num_records = {1 / num_records:g}, because a'
-        ' larger delta allows to publish one random record',
+        ' larger delta allows publishing one random record',
     )
   return delta

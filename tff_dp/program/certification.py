@@ -303,7 +303,7 @@ def _check_release(flow, plan) -> release_marks.Release:
   if len(flow.releases) > 1:
     raise _checks.PrivacyRefusedError(
         f'the process releases {len(flow.releases)} noised sums in a round',
-        why='the epsilon of the plan is that of one noised sum in a round',
+        why='the epsilon of the plan is for one noised sum in a round',
         way_out='aggregate one structure once, so that it is clipped as a'
         ' whole; tff.aggregators.concat_factory makes one vector of it',
     )

@@ -275,7 +275,7 @@ class _Tracer(interpreter.Interpreter):
     return traces | self._presence
 
   def _aggregated(self, intrinsic):
-    """Returns a function from traces at clients to those of the aggregate.
+    """Returns a function from traces at clients to traces of the aggregate.
 
     A client's own data in a value become a new trace, which names this
     aggregation.

@@ -199,8 +199,8 @@ def _check_complete(
         'the privacy statement has missing, empty or unknown values:'
         f' {", ".join(dict.fromkeys(missing))}',
         why='a guarantee cannot be judged without each of its twelve points',
-        way_out="fill in or leave out these values; a text may be 'none', but"
-        ' not empty',
+        way_out='fill in the missing and empty values, and leave out the'
+        " unknown ones; a text may be 'none', but not empty",
     )
 
 

@@ -66,7 +66,10 @@ _MOST_CELLS = 1 << 16
 
 
 class Law(NamedTuple):
-  """Loss distribution of one release: `probs[i]` at `points[i] * interval`.
+  """Loss distribution of one release on a grid of losses.
+
+  The loss `points[i] * interval` has the probability `probs[i]`, where
+  `interval` is the interval of the grid.
 
   Attributes:
     points: Increasing integers, shape [n].

@@ -21,8 +21,8 @@ class LossTails:
 
       delta(eps) = infinite + sum_{l_i > eps} p_i (1 - exp(eps - l_i)).
 
-  The sums begin at the largest loss, and round as those of dp_accounting do. So
-  the results are its results, up to the last digits.
+  The sums begin at the largest loss, and round as the sums of dp_accounting do.
+  So the results are the results of dp_accounting, up to the last digits.
   """
 
   def __init__(self, pmf):

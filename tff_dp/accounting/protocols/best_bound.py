@@ -203,7 +203,7 @@ def amplify(
     neighboring_relation: Relation to account under. Default: replace-one if any
       part is stated for it, else zero-out.
     published_proofs: Whether to use only bounds with a published proof. Then
-      the slow ones are computed, too.
+      slow bounds are computed, too.
 
   Raises:
     PrivacyRefusedError: If a part does not hold under the relation, or if a

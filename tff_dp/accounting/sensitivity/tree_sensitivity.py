@@ -249,8 +249,8 @@ def _state_after(done: int, states, tables: 'Tables'):
     done: Number of rounds, never smaller than in the call before.
     states: Stack of pairs (number of rounds, state after these rounds). The
       numbers add up the set bits of the previous `done`, the highest bit first:
-      0, 8, 12, 13 for 13. This call changes the stack to that of `done`, and
-      most entries stay.
+      0, 8, 12, 13 for 13. This call changes the stack to the stack of `done`.
+      Most entries stay.
     tables: Tables of the run.
   """
   while done & states[-1][0] != states[-1][0]:

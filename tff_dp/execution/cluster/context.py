@@ -3,8 +3,8 @@
 """A TFF context whose clients are spread over the workers of a cluster.
 
 The driver is the process with this context. It runs all stages of the server
-and so draws all noise of the server. Of the server's state, a task gets only
-the parts that the clients of its pass read.
+and so draws all noise of the server. A task gets only the parts of the server's
+state that the clients of its pass read.
 """
 
 from collections.abc import Callable, Iterator
@@ -122,7 +122,7 @@ class _ShardedCall(call.Call):
   def _taken(self, schedule, results, failures) -> list[list]:
     """Returns the sums in the results. Stores kept values and failures.
 
-    Raises an error that is not the failure of one client.
+    Raises the error of a result if it is not the failure of one client.
     """
     sums = []
     skeleton = worker.joined(

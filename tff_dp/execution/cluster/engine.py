@@ -230,7 +230,8 @@ class Shards:
       raise ClusterError(
           f'shard {shard} was tried {tries} times, and its worker was lost each'
           f' time ({error}). A worker is also lost when it runs out of memory.'
-          ' Then give each worker more memory: smaller shards need as much'
+          ' If that is the cause, give each worker more memory: smaller shards'
+          ' need as much'
       ) from error
 
 

@@ -22,7 +22,7 @@ def is_for(plan) -> bool:
 
 
 def signal_to_noise(plan, *, num_params: int, num_rounds: int) -> float:
-  """Returns the norm of the longest sum of updates, over that of its noise.
+  """Returns the largest norm of a sum of updates, over the norm of its noise.
 
   The sum is longest if all updates have the full clip norm and the same
   direction. In real runs it is much shorter. The norm of the noise is a root

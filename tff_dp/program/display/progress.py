@@ -178,9 +178,9 @@ class Progress:
     if self._snr_of_noise:
       subject = f'Noise alone gives 0 to about {self._snr_of_noise:.2g}: this'
     return (
-        'snr: an estimate of the norm of the signal of one round over that of its'
-        f' noise. {subject} says that one round alone cannot be told from noise,'
-        ' which is usual: the model is made of the sum of many rounds'
+        'snr: an estimate of the norm of the signal of one round, over the norm'
+        f' of its noise. {subject} says that one round alone cannot be told from'
+        ' noise, which is usual: the model is made of the sum of many rounds'
     )
 
   def close(self) -> None:

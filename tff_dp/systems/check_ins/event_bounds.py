@@ -180,8 +180,8 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
       local_epsilon, local_delta = report.split
     if not local_epsilon > 0:
       raise privacy_profiles.NotApplicableError(
-          'for every pair (epsilon0, delta0) of the noise, the delta0 of all'
-          ' reports together need more than delta'
+          'for every pair (epsilon0, delta0) of the noise, delta0 of all'
+          ' reports together needs more than delta'
       )
     shuffled = _shuffled(
         local_epsilon=local_epsilon,

@@ -141,10 +141,10 @@ class ClientStep:
   def spread_variance(self, num_params: int) -> float:
     """Returns the noise variance from which the initial spread is computed.
 
-    With noise, this is `noise_variance`. Without noise, the instances have to
-    differ too. So this is then the variance of Laplace noise with epsilon 1 per
-    weight, twice the square of `coordinate_sensitivity()` (arXiv:1807.04369,
-    section 3.2, for clip norm 1).
+    With noise, the result is `noise_variance`. The instances have to differ
+    without noise, too. Then the result is the variance of Laplace noise with
+    epsilon 1 per weight: twice the square of `coordinate_sensitivity()`
+    (arXiv:1807.04369, section 3.2, for clip norm 1).
 
     Args:
       num_params: Number of weights p.

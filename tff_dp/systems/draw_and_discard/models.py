@@ -70,7 +70,7 @@ class FlatModel:
       raise _checks.ArgumentError(
           'model',
           f'{num_others} non-trainable weights',
-          'a model without any: batch statistics, such as those of batch'
+          'a model without non-trainable weights: batch statistics, as in batch'
           ' normalisation, would be sent without noise, and frozen weights are'
           ' not supported',
       )

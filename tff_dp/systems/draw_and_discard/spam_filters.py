@@ -233,8 +233,8 @@ def calibrate_spam_filter(
       raise _checks.ArgumentError(
           'fraction_threshold',
           fraction_threshold,
-          'a larger threshold: in too many honest updates, every weight'
-          ' reaches this one',
+          'a larger threshold: every weight reaches this threshold in too many'
+          ' honest updates',
       )
     threshold, bound = float(fraction_threshold), cut
     num_refused = int(np.sum(fresh > cut))

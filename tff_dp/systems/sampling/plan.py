@@ -164,9 +164,9 @@ class SamplingPlan(coarse_plan.CoarsePlan):
     """Returns epsilon without amplification: the cohorts are not secret.
 
     The adversary has chosen the cohorts, or knows them. So a client may be in
-    every round. Exact if the run does not stop. If it
-    stops, epsilon is exact for `rounds_accounted(num_rounds)` rounds, which may
-    be a few more.
+    every round. Exact for a run of all planned rounds. If the run stops
+    earlier, epsilon is exact for `rounds_accounted(num_rounds)` rounds, which
+    may be a few more.
 
     Args:
       delta: Target delta, in (0, 1).

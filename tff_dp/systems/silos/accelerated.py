@@ -50,7 +50,7 @@ def build_accelerated_mb_sgd_erm(
     model: A `FunctionalModel`, see `planning`.
     silos: Budgets by name, see `planning`.
     num_rounds: Number of rounds R.
-    sampling: Sampling of all silos or by name, see `planning`.
+    sampling: One scheme for all silos, or name -> scheme, see `planning`.
     l2_norm_clip: Clip norm, see `planning`.
     gamma: Step parameter of a single stage, about twice the smoothness of the
       loss or more.

@@ -36,9 +36,9 @@ def num_params(model: tff.learning.models.FunctionalModel) -> int:
     raise _checks.ArgumentError(
         'model',
         f'{len(tf.nest.flatten(non_trainable))} non-trainable weights',
-        'a model without any: layers that learn from a whole batch, such as'
-        ' batch normalisation, mix records, and silos take no frozen weights'
-        ' yet',
+        'a model without non-trainable weights: layers that learn from a whole'
+        ' batch, such as batch normalisation, mix records, and silos take no'
+        ' frozen weights yet',
     )
   arrays = [np.asarray(tensor) for tensor in tf.nest.flatten(trainable)]
   if any(array.dtype != np.float32 for array in arrays):

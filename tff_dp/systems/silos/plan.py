@@ -130,9 +130,9 @@ class SiloPlan(plan_base.PlanOfSilos):
         raise _checks.ArgumentError(
             'accounted_stddev',
             phase.sigma,
-            f'at most {added * terms.l2_norm_clip:g}: gradient and metrics of'
-            f' silo {name!r} together cost as much as a gradient with this'
-            ' noise',
+            f'at most {added * terms.l2_norm_clip:g}: a gradient with noise of'
+            ' this size costs as much as gradient and metrics of silo'
+            f' {name!r} together',
         )
 
   @property

@@ -156,8 +156,8 @@ def one_phase_terms(
 
   Args:
     silos: Budgets by name, see the module docstring.
-    sampling: One scheme for all silos, or a dict from the name of each silo to
-      its scheme. See the module docstring.
+    sampling: One scheme for all silos, or name -> scheme, see the module
+      docstring.
     num_rounds: Number of noised releases of every silo.
     l2_norm_clip: Clip norm, see the module docstring.
     options: Options from the user.

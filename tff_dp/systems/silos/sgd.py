@@ -64,7 +64,7 @@ def build_noisy_mb_sgd(
     model: A `FunctionalModel`, see `planning`.
     silos: Budgets by name, see `planning`.
     num_rounds: Number of rounds R.
-    sampling: Sampling of all silos or by name, see `planning`.
+    sampling: One scheme for all silos, or name -> scheme, see `planning`.
     l2_norm_clip: Clip norm, see `planning`.
     learning_rate: Learning rate eta, or eta_0..eta_{R-1}.
     averaging: Result of `get_model_weights`, an `Average` or one of these

@@ -50,9 +50,9 @@ class SiloCohorts(cohorts.Cohorts):
       raise _checks.ArgumentError(
           'clients.client_ids',
           wrong,
-          f'the names of the silos of the plan, {sorted(plan.silos)}, of which'
-          f' {wrong} are missing or unknown. For a silo that is always absent,'
-          ' use plan.with_availability(...)',
+          f'the names of the silos of the plan, {sorted(plan.silos)}; these'
+          ' names are missing or unknown. For a silo that is always absent, use'
+          ' plan.with_availability(...)',
       )
     self._plan = plan
     self._clients = clients
