@@ -35,7 +35,7 @@ class Spread:
   Attributes:
     wrong: Deviation from the plan, '' if there is none.
     stddev: Standard deviation over all coordinates and decorrelated rounds,
-      divided by the planned one.
+      divided by the planned standard deviation.
     least_stddev: The least such ratio of a single coordinate in a single
       decorrelated round.
     largest_stddev: The largest such ratio.

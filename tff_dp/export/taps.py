@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a round, and also returns the values that are marked as noised.
 
-The marks are the ones that `data_flow` trusts, in the graph of a computation or
-in a function that it calls. `tapped` makes a graph return the marked values.
+These are the marks that `data_flow` trusts, in the graph of a computation or in
+a function that it calls. `tapped` makes a graph return the marked values.
 `Rounds` runs the computations of a process one by one, without a TFF context,
 because a context returns only the results of the process.
 

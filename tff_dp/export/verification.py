@@ -83,7 +83,7 @@ def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
   parts that were checked, but perhaps not for parts with the status 'not
   checked'. Digests reveal every changed byte. But whoever changes a file can
   change the manifest too. So compare the digest of the manifest, in the first
-  finding, with the one that the exporter told you.
+  finding, with the digest that the exporter told you.
 
   It runs no graph of the bundle, opens nothing but regular files in it, follows
   no link out of it, and writes nothing.

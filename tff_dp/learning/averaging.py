@@ -34,7 +34,7 @@ from tff_dp.learning import finalizers
 class Average(abc.ABC):
   """A rule that gives each model's share in a running mean of models.
 
-  The model of round t, theta_t, is the one before the round's update.
+  The model of round t, theta_t, is the model before the round's update.
   """
 
   @abc.abstractmethod

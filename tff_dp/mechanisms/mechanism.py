@@ -5,9 +5,9 @@
 A mechanism describes the noise that is added to a stream of sums, one vector
 per round. It is a frozen dataclass of public facts. Anything that depends on a
 key, on data or on the size of the model is an argument. The same `next_noise`
-works on NumPy arrays in a test and on tensors in a TensorFlow graph. The caller
-passes the operations that differ, such as to make a draw, take a branch and
-combine vectors, as `Operations`.
+works on NumPy arrays in a test and on tensors in a TensorFlow graph. Some
+operations differ between the two: making a draw, taking a branch, combining
+vectors. The caller passes them as `Operations`.
 
 The run computes in float32, so a mechanism rounds its parameters to float32
 (`rounded`). Sensitivities and variances are then exact for the noise that is
@@ -34,7 +34,7 @@ class Draw(Protocol):
   """A function that returns the standard normal vector of one node.
 
   It must depend on its arguments alone: within a tree, the same (level, index)
-  always gives the same vector, and another pair gives an independent one. No
+  always gives the same vector, and another pair gives an independent vector. No
   node is drawn before its round, see `round_of_draw`. In a graph, level and
   index may be scalar tensors.
   """

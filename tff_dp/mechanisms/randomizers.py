@@ -74,8 +74,8 @@ class LocalRandomizer(abc.ABC):
   def variance(self, num_params: int) -> float:
     """Returns E|estimate - input|^2 of one report, summed over coordinates.
 
-    The input is the *clipped* vector. The estimate is the unbiased one that the
-    server computes from the report.
+    The input is the *clipped* vector. The estimate is the server's unbiased
+    estimate, computed from the report.
 
     Args:
       num_params: Number of coordinates d of the vector.

@@ -20,9 +20,9 @@ _TOLERANCE = 1e-4
 class CoarsePlan(base.Plan):
   """A plan that accounts for a stopped run as if it stopped a little later.
 
-  To compute epsilon for every one of thousands of rounds would take longer than
+  Computing epsilon for every one of thousands of rounds would take longer than
   the rounds. The releases of a shorter run are part of the releases of a longer
-  one, so epsilon of the later stop is an upper bound.
+  run, so epsilon of the later stop is an upper bound.
   """
 
   curve_has_rounds_done = False
@@ -61,7 +61,7 @@ class CoarsePlan(base.Plan):
 
     Rounded to the private side: the returned plan's epsilon is at most
     `epsilon`. If epsilon decreases as the noise grows, the noise exceeds the
-    least one by at most a part in 10^4.
+    least noise by at most a part in 10^4.
 
     Args:
       epsilon: Target epsilon, above 0.

@@ -53,7 +53,7 @@ def train(
   """Runs or resumes a training, and writes everything under `output_dir`.
 
   A second call with the same arguments resumes an interrupted run. The result
-  equals the one of an uninterrupted run, provided that the clients' datasets
+  equals the result of an uninterrupted run, provided that the clients' datasets
   give the same batches each time (no shuffling without a seed). It is equal bit
   for bit on the same machine and software, with the same number of workers and
   of threads within an operation. Both numbers follow the cores, unless they are
@@ -88,7 +88,8 @@ def train(
       plan protects records of several parties (silos), each party may have its
       own budget and delta. This delta is then for the largest epsilon of all
       parties.
-    plan: Plan of the process. Default: the one that the process names. You must
+    plan: Plan of the process. Default: the plan that the process names. You
+    must
       pass the plan if it is a result of `with_availability`. You must also pass
       it if the aggregator was made in another Python process, or before
       aggregators of 32 other plans. Pass a `NonPrivatePlan` to train any
@@ -101,7 +102,7 @@ def train(
       is evaluated too. The names of its metrics begin with `averaged_`.
     rounds_per_eval: Rounds from one evaluation to the next. The last round is
       evaluated too.
-    total_rounds: Round after which to stop. Default: the last of the plan.
+    total_rounds: Round after which to stop. Default: the plan's last round.
     checkpoint_every: Rounds from one checkpoint, and release, to the next.
       Default: ten, or more if ten rounds take less than a second or if saving
       is slow. A checkpoint is also saved when 30 seconds have passed since the

@@ -168,7 +168,7 @@ class Training:
       a sum.
     is_in_odp: Whether On-Device Personalization (ODP) has an aggregator for
       some plans of the system.
-    draws_are_coins: Whether a client draws by coins what it asks the server
+    draws_are_coins: Whether coins choose the part that a client asks the server
       for, such as one of several models. The coins do not depend on clients'
       data.
     why_never_without_privacy: Pair of texts: the reason why processes of the

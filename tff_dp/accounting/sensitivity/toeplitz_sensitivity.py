@@ -130,8 +130,8 @@ def is_exact(
   """Returns whether `squared_sensitivity` is known to be attained.
 
   Rounding errors are ignored: coefficients count as non-increasing, or as
-  non-negative, if changes of at most 1e-12 times the largest one would make
-  them so. For the arguments see `squared_sensitivity`.
+  non-negative, if changes of at most 1e-12 times the largest coefficient would
+  make them so. For the arguments see `squared_sensitivity`.
   """
   return _prepared(coefficients, pattern, restart_every)[1].is_exact
 

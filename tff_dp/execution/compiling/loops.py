@@ -4,9 +4,10 @@
 
 `Dataset.reduce` is one operation, `ReduceDataset`. In every call its kernel
 instantiates the function of a step again, and its iterator copies the library
-of functions. For a small client, each of the two takes longer than training.
-`scans` has turned each `for` loop, a `ScanDataset` before a `ReduceDataset`,
-into one `ReduceDataset` before. Names and signatures of nodes stay the same.
+of functions. For a small client, each of the two takes longer than training. A
+`for` loop is a `ScanDataset` with a `ReduceDataset` after it. Before this
+module runs, `scans` fuses the two into one `ReduceDataset`. Names and
+signatures of nodes stay the same.
 """
 
 from collections.abc import Callable, Iterator

@@ -295,9 +295,9 @@ class _Scope:
   def _can_be_later(self, node) -> bool:
     """Returns whether an assignment may wait until its variable is first read.
 
-    It may if its value comes from stateless operations and from random ones
-    without a seed. The initial values of a model are usually replaced before
-    the first read, so in most cases they are never made.
+    It may if its value comes only from stateless operations and from random
+    operations without a seed. The initial values of a model are usually
+    replaced before the first read, so in most cases they are never made.
     """
     if node.op != 'AssignVariableOp' or self._is_function:
       return False

@@ -10,10 +10,10 @@ so that mass and mean stay the same. This makes the distribution of X, and the
 distribution of the sum, larger in convex order.
 
 The distribution of the sum under Q is a power of a Fourier transform, and under
-P a product of two transforms. The distribution under P could also be computed
-as the one under Q times S / t, but that would multiply the rounding noise of
-the transform. docs/proofs_check_ins.md, section 4, bounds the mass that wraps
-around and the rounding errors.
+P a product of two transforms. The distribution under P is also the distribution
+under Q times S / t, but computing it in this way would multiply the rounding
+noise of the transform. docs/proofs_check_ins.md, section 4, bounds the mass
+that wraps around and the rounding errors.
 
 The rounding noise is a share of the whole mass. A tail beyond a threshold c,
 
@@ -541,8 +541,9 @@ def best_rate(
 ) -> float:
   """Returns the rate r for which the tilted mean of S is about c.
 
-  S is the sum of t terms X, see the module docstring. To tilt is to weight S by
-  exp(r S). Heuristic: every r of the right sign gives a valid bound.
+  S is the sum of t terms X, see the module docstring. The tilted distribution
+  weighs S by exp(r S). Heuristic: every r of the right sign gives a valid
+  bound.
 
   Args:
     sigma: Noise std.

@@ -270,7 +270,7 @@ def check_options(
 
   Args:
     arguments: The flags.
-    names: Names of the mechanisms. Default: the one of `--mechanism`.
+    names: Names of the mechanisms. Default: the name in `--mechanism`.
   """
   names = names or (arguments.mechanism,)
   for option in _OPTIONS:

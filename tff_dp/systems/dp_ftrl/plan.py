@@ -267,8 +267,8 @@ class DpFtrlPlan(base.Plan):
     The event is one Gaussian mechanism. Its noise multiplier is `sigma()`, the
     noise over the sensitivity of the whole run. With adaptive clipping the
     event is a composition of two Gaussian mechanisms, which together cost as
-    much as that one. Without noise, each of these mechanisms is a
-    `NonPrivateDpEvent`.
+    much as one with the noise multiplier `sigma()`. Without noise, each of
+    these mechanisms is a `NonPrivateDpEvent`.
 
     Args:
       num_rounds: Number of rounds after which the run stops, `None` for all.
