@@ -182,7 +182,7 @@ def from_description(described: Mapping[str, Any]) -> mechanism_lib.Mechanism:
       raise _checks.ArgumentError(
           field,
           fields[field],
-          f'{value}, the value that {name} computes from its other fields',
+          f'{value}, the value that {name} computes for this field',
       )
   return made
 

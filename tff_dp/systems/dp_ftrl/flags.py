@@ -54,7 +54,7 @@ _DESCRIPTIONS = {
         'Solves for the one of --noise-multiplier and --rounds that is not\n'
         'given, rounds to the private side, and prints the guarantee.\n'
         'Matrix mechanisms are optimised anew for each number of rounds\n'
-        'that is tried; the answer holds for the mechanism of its number.'
+        'that is tried; the answer holds for the mechanism of that number.'
     ),
     'statement': 'Prints the privacy statement of a run that is planned.',
 }
