@@ -148,7 +148,7 @@ def pytest_addoption(parser):
   parser.addoption(
       '--short',
       action='store_true',
-      help='run what a second stack needs: one test of each class, and all'
+      help='run what a second stack needs: one test of each file, and all'
       ' about its versions; nothing that once is enough for',
   )
   parser.addoption(
@@ -216,11 +216,11 @@ def pytest_collection_modifyitems(config, items):
         if not item.get_closest_marker('once')
         and not item.get_closest_marker('reference_only')
     ]
-    last_of_class = {item.parent: item for item in needed}
+    last_of_file = {names[item]: item for item in needed}
     kept = {
         item
         for item in needed
-        if names[item].startswith(_STACK) or last_of_class[item.parent] is item
+        if names[item].startswith(_STACK) or last_of_file[names[item]] is item
     }
     left_out = [item for item in items if item not in kept]
     config.hook.pytest_deselected(items=left_out)

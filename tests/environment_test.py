@@ -45,13 +45,14 @@ _NO_FILES = (
 _TOOLS = tuple(
     'bash cat chmod cut dirname env flock grep mkdir rm sha256sum uname'.split()
 )
-# `uv venv ... DIR` makes DIR/bin/python, which also stands in for compileall.
+# `uv venv ... DIR` makes DIR/bin/python, which imports nothing, and fails if it
+# is to.
 _UV = """#!/usr/bin/env bash
 set -e
 echo "uv $*" >> calls
 if [[ "$1" == venv ]]; then
   mkdir -p "${@: -1}/bin"
-  printf '#!/usr/bin/env bash\\necho "python $*" >> calls\\n' \\
+  printf '#!/usr/bin/env bash\\necho "python $*" >> calls\\n[[ ! -e bad ]]\\n' \\
     > "${@: -1}/bin/python"
   chmod +x "${@: -1}/bin/python"
 elif [[ -e broken ]]; then
@@ -98,17 +99,17 @@ class MakeEnvironmentTest(parameterized.TestCase):
     path.unlink()
     return calls
 
-  def test_installs_the_lock_then_us_then_compiles(self):
+  def test_installs_the_lock_then_us_then_imports(self):
     self._stand_in('uv', _UV)
     result = self._run()
     self.assertEqual(result.returncode, 0, result.stderr)
-    venv, locked, editable, compiled = self._calls()
+    venv, locked, editable, imported = self._calls()
     self.assertIn('--python 3.11 .venv', venv)
     self.assertIn(
         '--no-deps --require-hashes --requirement requirements.lock', locked
     )
     self.assertIn('--no-deps --no-build-isolation --editable .', editable)
-    self.assertIn('compileall', compiled)
+    self.assertRegex(imported, r'^python -c import tff_dp.*, tff_dp.program')
 
   @parameterized.parameters('current', 'colab')
   def test_other_stacks_have_their_own_folder_and_lock(self, name):
@@ -171,7 +172,7 @@ class MakeEnvironmentTest(parameterized.TestCase):
     (self._bin / 'cp').symlink_to(shutil.which('cp'))
     result = self._run('current')
     self.assertEqual(result.returncode, 0, result.stderr)
-    _, locked, editable, _ = self._calls()
+    _, locked, editable = self._calls()
     self.assertIn('--ignore-requires-python', locked)
     self.assertIn('--require-hashes', locked)
     self.assertIn('--editable .', editable)
@@ -206,6 +207,17 @@ class MakeEnvironmentTest(parameterized.TestCase):
     (self._folder / 'broken').touch()
     self.assertNotEqual(self._run().returncode, 0)
     (self._folder / 'broken').unlink()
+    self._calls()
+    self.assertEqual(self._run().returncode, 0)
+    self.assertLen(self._calls(), 4)
+
+  def test_environment_that_cannot_import_is_not_finished(self):
+    self._stand_in('uv', _UV)
+    (self._folder / 'bad').touch()
+    result = self._run()
+    self.assertEqual(result.returncode, 3)
+    self.assertIn('.venv was made, but an import fails', result.stderr)
+    (self._folder / 'bad').unlink()
     self._calls()
     self.assertEqual(self._run().returncode, 0)
     self.assertLen(self._calls(), 4)
@@ -334,10 +346,16 @@ class ContinuousIntegrationTest(parameterized.TestCase):
 
   @parameterized.parameters(
       # Current Python, target that fails -> targets run, does it pass.
-      ('python3.13', '', ['test', 'test-current'], True),
-      ('python3.13', 'test', ['test'], False),
-      ('python3.13', 'test-current', ['test', 'test-current'], False),
-      ('', '', ['test'], True),
+      ('python3.13', '', ['environment', 'test', 'test-current'], True),
+      ('python3.13', 'environment', ['environment'], False),
+      ('python3.13', 'test', ['environment', 'test'], False),
+      (
+          'python3.13',
+          'test-current',
+          ['environment', 'test', 'test-current'],
+          False,
+      ),
+      ('', '', ['environment', 'test'], True),
   )
   def test_runs_what_can_be_run(self, python, failing, targets, passes):
     folder = pathlib.Path(self.create_tempdir().full_path)
