@@ -86,7 +86,7 @@ class CompositionTest(parameterized.TestCase):
     ):
       self.assertAlmostEqual(_epsilon(*other), six, delta=0.01 * six + 1e-4)
     self.assertGreater(six, 1.3 * _epsilon(event))
-    self.assertGreater(_epsilon((event, 60)), 1.5 * six)
+    self.assertGreater(_epsilon((event, 20)), 1.5 * six)
 
   def test_order_changes_nothing(self):
     composed = (_CHECK_IN, _SHUFFLE, _Gaussian(9.0), _FIXED, _Laplace(9.0))
