@@ -237,8 +237,8 @@ def differences(
 ) -> list[str]:
   """Returns the paths at which two results differ in any bit.
 
-  If the results differ in their number or in a shape, the only entry is 'the
-  structure'.
+  The paths are those of `first`. If one result has more arrays than the other,
+  or arrays of other shapes, the only entry is 'the structure'.
   """
   if list(map(np.shape, first.values())) != list(
       map(np.shape, second.values())

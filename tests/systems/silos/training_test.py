@@ -548,8 +548,8 @@ class RefusalTest(parameterized.TestCase):
       self.assertEqual(not traced, is_public)
 
   @parameterized.parameters(
-      (['north', 'south', 'west', 'east'], r"client_ids=\['east'\]"),
-      (['north', 'south'], r"client_ids=\['west'\]"),
+      (['north', 'south', 'west', 'east'], r"Missing: \[\]. Unknown: \['east'\]"),
+      (['north', 'south'], r"Missing: \['west'\]. Unknown: \[\]"),
   )
   def test_names_of_silos(self, names, reason):
     clients = silo_run.Clients()
@@ -563,7 +563,7 @@ class RefusalTest(parameterized.TestCase):
     process, clients = silo_run.build_process(), silo_run.Clients()
     plan = process.plan.with_availability(lambda r, silo: silo != 'west')
     clients.client_ids = ['south', 'west']
-    self._refused(process, plan, r"client_ids=\['north'\]", clients=clients)
+    self._refused(process, plan, r"Missing: \['north'\]", clients=clients)
 
   def test_seed_of_a_schedule(self):
     process = silo_run.build_process()

@@ -17,8 +17,8 @@ its data, but not on the steps in which it took part before.
 
     epsilon(noise_multiplier=1.0, num_steps=2000, delta=1e-6)   # 0.113
 
-Not covered: one winner per step under central noise, where other clients'
-inputs change who wins, and sums divided by the realised number of reports.
+Not covered: one winner per step under central noise, where replacing one client
+also changes who wins, and sums divided by the realised number of reports.
 
 docs/proofs_check_ins.md reduces everything to k = 1, p0 = 1 and C = 1. Let P be
 the distribution of the t noised sums with a contribution of norm 1 in one

@@ -32,8 +32,8 @@ def _local(**options):
       )
     raise _checks.PrivacyRefusedError(
         f'{name} is not defined for {type(value).__name__}',
-        why='its clients add the noise themselves; with noise at the server'
-        " only, other clients' data would decide whose report is used, or"
+        why='its clients add the noise themselves. With noise at the server'
+        ' only, replacing one client would also change whose report is used, or'
         ' reports would be seen without noise',
         way_out='a local event, such as GaussianLocalDpEvent, or, where the'
         ' server is trusted to add noise to every sum, RandomAllocationDpEvent',

@@ -243,8 +243,10 @@ class DrawAndDiscardPlan(base.Plan):
       raise _checks.ArgumentError(
           'spam_filter',
           self.spam_filter,
-          'None before the noise is known: calibrate the plan, then a filter'
-          ' for its step, and dataclasses.replace(plan, spam_filter=...)',
+          'None before the noise is known. Calibrate the plan first. Then make'
+          ' a filter for its step with'
+          ' tff_dp.draw_and_discard.calibrate_spam_filter, and add it with'
+          ' dataclasses.replace(plan, spam_filter=...)',
       )
     if not self.step.is_private:
       raise _checks.PrivacyRefusedError(

@@ -45,14 +45,14 @@ class SiloCohorts(cohorts.Cohorts):
         for name in plan.present(round_index)
     }
     ids = set(self.client_ids)
-    wrong = sorted((needed - ids) | (ids - set(plan.silos)))
-    if wrong:
+    missing, unknown = sorted(needed - ids), sorted(ids - set(plan.silos))
+    if missing or unknown:
       raise _checks.ArgumentError(
           'clients.client_ids',
-          wrong,
-          f'the names of the silos of the plan, {sorted(plan.silos)}; these'
-          ' names are missing or unknown. For a silo that is always absent, use'
-          ' plan.with_availability(...)',
+          self.client_ids,
+          f'the names of the silos of the plan, {sorted(plan.silos)}. Missing:'
+          f' {missing}. Unknown: {unknown}. For a silo that is always absent,'
+          ' use plan.with_availability(...)',
       )
     self._plan = plan
     self._clients = clients
