@@ -158,6 +158,25 @@ def private_tensorflow(name: str):
   )
 
 
+def body_of_loop(loop):
+  """Returns the graph of the body of a `While` operation.
+
+  Checked against TensorFlow 2.14.1 and 2.21.0, which have no public way to get
+  it.
+  """
+  name = loop.get_attr('body').name
+  return loop.graph._get_function(name).graph  # pylint: disable=protected-access
+
+
+def replace_input(operation, index: int, tensor) -> None:
+  """Makes an operation of an unfinished graph take another tensor.
+
+  Checked against TensorFlow 2.14.1 and 2.21.0, which have no public way to do
+  it.
+  """
+  operation._update_input(index, tensor)  # pylint: disable=protected-access
+
+
 def parts_of_dataset(dataset) -> tuple[list, list]:
   """Returns the input datasets and the functions of a dataset's last step.
 

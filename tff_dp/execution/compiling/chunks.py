@@ -378,7 +378,8 @@ def at_once(
   """Returns the results of `work` for all clients, each stacked over clients.
 
   Args:
-    work: Function from the symbolic values of a client to tensors.
+    work: Function from the symbolic values of a client, and a 0 of the
+      client's own, to tensors.
     skeletons: Skeletons of these values.
     tensors: Tensors of the chunk, see `stack_specs`.
     kind: Form of the clients' sequences, see `stack_specs`.
@@ -402,7 +403,10 @@ def at_once(
     with tf.device(datasets.DATASET_DEVICE):
       sizes.append((tf.shape(columns[0], tf.int64)[1], next(remaining)))
 
+  stacked.append(tf.zeros(tf.shape(stacked[0])[:1], tf.int32))
+
   def of_client(own):
+    *own, own_zero = own
     own, own_sizes = iter(own), iter(sizes)
 
     def build(skeleton):
@@ -416,7 +420,7 @@ def at_once(
           columns, *next(own_sizes), kind is datasets.Kind.BATCHES
       )
 
-    return work([build(skeleton) for skeleton in skeletons])
+    return work([build(skeleton) for skeleton in skeletons], own_zero)
 
   # Where this fails, clients come one after the other.
   with _quiet.without_log_of_tensorflow():

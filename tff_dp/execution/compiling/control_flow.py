@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns
+from tff_dp.execution.compiling import lanes
 from tff_dp.execution.compiling import variables
 
 
@@ -221,9 +222,18 @@ def _loop(library, cond, body, start: list, shapes: list) -> list:
         parallel_iterations=1,
     )
   found = list(found) if isinstance(found, (list, tuple)) else [found]
+  if library.own_zero is not None:
+    lanes.separate(_loop_of(found[0]), library.own_zero)
   if any(region.has_order for region in regions):
     library.current_region.follow(found[0].op)
   return found
+
+
+def _loop_of(result: tf.Tensor) -> tf.Operation:
+  """Returns the operation whose result TensorFlow returned as a loop's."""
+  if result.op.type == 'Identity':
+    result = result.op.inputs[0]
+  return result.op
 
 
 def reduce(library, node, sequence, *rest) -> list:

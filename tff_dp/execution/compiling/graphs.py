@@ -439,13 +439,14 @@ class TensorFlowGraph:
     )
     return values.pack(self._result_skeleton, results), variables
 
-  def inlined(self, argument, *, is_vectorized: bool):
+  def inlined(self, argument, *, is_vectorized: bool, own_zero=None):
     """Adds the computation to the current graph, as a function of values.
 
     Args:
       argument: Symbolic value of its parameter, None if it has no parameter.
         All sequences in the value are `columns.Columns`.
       is_vectorized: Whether this runs inside `tf.vectorized_map`.
+      own_zero: Number 0 of each client, see `lanes`.
 
     Returns:
       The symbolic result, in which sequences are `Columns`, too.
@@ -462,7 +463,11 @@ class TensorFlowGraph:
         raise errors.NotPlainError('it asks which session it is in')
       inputs[token] = _fresh_token()
     results = pure.evaluate(
-        self._pure, inputs, self._results, is_vectorized=is_vectorized
+        self._pure,
+        inputs,
+        self._results,
+        is_vectorized=is_vectorized,
+        own_zero=own_zero,
     )
     remaining = iter(results)
 

@@ -509,7 +509,8 @@ class Program:
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
 
-      def work(own):
+      def work(own, own_zero):
+        interpreting.own_zero = own_zero
         known = self._unpack(one_pass.server_inputs, server) + own
         results = _client_work(
             one_pass,

@@ -59,6 +59,7 @@ def evaluate(
     results: Sequence[str],
     *,
     is_vectorized: bool,
+    own_zero: tf.Tensor | None = None,
 ) -> list[tf.Tensor | columns.Columns]:
   """Adds a graph to the current one and returns its results.
 
@@ -67,11 +68,13 @@ def evaluate(
     inputs: Tensors and `Columns` by the names of their placeholders.
     results: Names of the tensors and sequences to return.
     is_vectorized: Whether the call is inside `tf.vectorized_map`.
+    own_zero: Number 0 of each client, for which `tf.vectorized_map` converts
+      loops once instead of three times, see `lanes`.
 
   Raises:
     NotPlainError: The graph contains something that is not supported here.
   """
-  library = _Library(graph_def, is_vectorized)
+  library = _Library(graph_def, is_vectorized, own_zero)
   scope = _Scope(library, graph_def.node)
   for name, value in inputs.items():
     scope.set(name.split(':')[0], [value])
@@ -127,9 +130,11 @@ class _Library:
     versions: Versions of the graph.
     functions: Functions by name.
     names: Variables by container and name. The whole graph shares them.
+    own_zero: Number 0 of each client, see `lanes`, or None.
   """
 
-  def __init__(self, graph_def, is_vectorized: bool):
+  def __init__(self, graph_def, is_vectorized: bool, own_zero):
+    self.own_zero = own_zero
     self.versions = graph_def.versions
     self.functions = {f.signature.name: f for f in graph_def.library.function}
     self.names = {}

@@ -64,6 +64,7 @@ class GraphInterpreter(interpreter.Interpreter):
     variables: Variables of all computations that were stamped so far.
     seeded_operations: Random operations with a state and a fixed seed.
     way: How computations become part of the graph.
+    own_zero: Number 0 of each client inside `tf.vectorized_map`, else None.
   """
 
   def __init__(self, cache: graphs.GraphCache, scope: str, device: str):
@@ -75,6 +76,7 @@ class GraphInterpreter(interpreter.Interpreter):
     self.variables = []
     self.seeded_operations = []
     self.way = Way.SESSIONS
+    self.own_zero = None
 
   def set(self, node: schedule.Node, value) -> None:
     self._known[node] = value
@@ -111,7 +113,9 @@ class GraphInterpreter(interpreter.Interpreter):
     graph = self._cache.get(block)
     if self.way is not Way.SESSIONS:
       return graph.inlined(
-          argument, is_vectorized=self.way is Way.VECTORIZED
+          argument,
+          is_vectorized=self.way is Way.VECTORIZED,
+          own_zero=self.own_zero,
       )
     result, variables = graph.stamp(
         argument,
