@@ -8,8 +8,8 @@ for all, since TensorFlow treats these apart. A function and its gradient must
 have the same values, and a client that fails alone must fail the others.
 """
 
-import contextlib
 import itertools
+from typing import NamedTuple
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -334,84 +334,109 @@ _FAILING = [
 ]  # pyformat: disable
 
 
-def _graph_of(function, inputs):
-  """Returns the serialized graph of a client's work, and its results."""
-  graph = tf.Graph()
-  with graph.as_default():
-    arguments = [
-        tf.compat.v1.placeholder(value.dtype, value.shape[1:], name=f'in_{i}')
-        for i, value in enumerate(inputs)
-    ]
-    found = function(*arguments)
-    found = tf.nest.flatten(found)
-    names = [tf.identity(tensor, f'out_{i}').name for i, tensor in
-             enumerate(found)]
-  return graph.as_graph_def(), names
+class _Work:
+  """The graph of one client's work.
+
+  Attributes:
+    values: Names of what the function returns.
+    gradient: Names of its gradient by the inputs; empty if there is none.
+  """
+
+  def __init__(self, function, inputs, *, with_gradient: bool = False):
+    self._graph = tf.Graph()
+    with self._graph.as_default():
+      arguments = [
+          tf.compat.v1.placeholder(
+              value.dtype, value.shape[1:], name=f'in_{index}'
+          )
+          for index, value in enumerate(inputs)
+      ]
+      found = tf.nest.flatten(function(*arguments))
+      self.values = [tf.identity(part).name for part in found]
+      gradient = _gradient(found, arguments) if with_gradient else []
+      self.gradient = [tf.identity(part).name for part in gradient]
+    self.graph_def = self._graph.as_graph_def()
+
+  def one_by_one(self, names, inputs) -> list[np.ndarray]:
+    """Returns the tensors of these names, of each client."""
+    with tf.compat.v1.Session(graph=self._graph) as session:
+      found = [
+          session.run(names, {f'in_{i}:0': v for i, v in enumerate(own)})
+          for own in zip(*inputs)
+      ]
+    return [np.stack(parts) for parts in zip(*found)]
 
 
-def _work(function):
-  return tf.function(lambda *own: function(*own), autograph=False)
-
-
-def _one_by_one(work, inputs) -> list[np.ndarray]:
-  found = [
-      [part.numpy() for part in tf.nest.flatten(work(*own))]
-      for own in zip(*(map(tf.constant, value) for value in inputs))
-  ]
-  return [np.stack(parts) for parts in zip(*found)]
-
-
-def _at_once(graph_def, names, inputs, is_own) -> list[np.ndarray]:
-  """Returns the results of all; an input is a client's own, or everybody's."""
-
-  @tf.function(autograph=False)
-  def work(*tensors):
-    def of_client(own):
-      own = iter(own)
-      given = {
-          f'in_{index}': next(own) if is_own[index] else tensor
-          for index, tensor in enumerate(tensors)
-      }
-      return pure.evaluate(graph_def, given, names, is_vectorized=True)
-
-    stacked = [tensor for tensor, one in zip(tensors, is_own) if one]
-    return tf.vectorized_map(
-        of_client, stacked, fallback_to_while_loop=False, warn=False
-    )
-
-  # Shapes stay open, as in a computation of clients.
-  tensors = [
-      tf.constant(value if one else value[0])
-      for value, one in zip(inputs, is_own)
-  ]
-  return [part.numpy() for part in tf.nest.flatten(work(*tensors))]
-
-
-class _NoGradientError(Exception):
-  """A result does not depend on any input in a way that can be derived."""
-
-
-def _gradient(function):
-  """Returns the function that gives the gradient by all inputs.
+def _gradient(results, inputs) -> list[tf.Tensor]:
+  """Returns the gradient of all results by all inputs that they depend on.
 
   Each part of a result weighs from 1 to 2, by its place. With equal weights the
   gradient of a softmax is a sum that cancels, so only its rounding is left.
   """
 
   def weighted(part):
-    part = tf.cast(part, tf.float32)
-    places = tf.cast(tf.range(tf.size(part)), tf.float32)
-    shares = places / tf.cast(tf.size(part) + 1, tf.float32)
-    return part * (1.0 + tf.reshape(shares, tf.shape(part)))
+    size = part.shape.num_elements()
+    weights = 1.0 + np.arange(size, dtype=np.float32) / (size + 1)
+    return tf.cast(part, tf.float32) * weights.reshape(part.shape)
 
-  def gradient(*inputs):
-    found = list(map(weighted, tf.nest.flatten(function(*inputs))))
-    gradients = tf.gradients(found, list(inputs))
-    if all(g is None for g in gradients):
-      raise _NoGradientError
-    return [g for g in gradients if g is not None]
+  gradients = tf.gradients(list(map(weighted, results)), list(inputs))
+  return [gradient for gradient in gradients if gradient is not None]
 
-  return gradient
+
+class _Trial(NamedTuple):
+  """Work of all clients; an input is a client's own, or everybody's."""
+
+  work: _Work
+  names: list[str]
+  inputs: list[np.ndarray]
+  is_own: tuple[bool, ...]
+
+  @property
+  def is_gradient(self) -> bool:
+    return self.names is self.work.gradient
+
+  def at_once(self, own, shared) -> list[tf.Tensor]:
+    """Returns the results in a graph of all clients; none if it is refused."""
+    own, shared = iter(own), iter(shared)
+    given = {
+        f'in_{index}': next(own if is_own else shared)
+        for index, is_own in enumerate(self.is_own)
+    }
+    try:
+      return pure.evaluate(
+          self.work.graph_def, given, self.names, is_vectorized=True
+      )
+    except errors.NotPlainError:
+      return []
+
+  def one_by_one(self) -> list[np.ndarray]:
+    given = [
+        value if is_own else _same(value[0])
+        for value, is_own in zip(self.inputs, self.is_own)
+    ]
+    return self.work.one_by_one(self.names, given)
+
+
+def _at_once(trials) -> list[list[np.ndarray]]:
+  """Returns the results of all clients in each trial, from a single graph."""
+  own, shared = [], []
+  for trial in trials:
+    pairs = list(zip(trial.inputs, trial.is_own))
+    own.append([tf.constant(value) for value, one in pairs if one])
+    shared.append([tf.constant(value[0]) for value, one in pairs if not one])
+
+  @tf.function(autograph=False)
+  def work(own, shared):
+    def of_client(own):
+      return [
+          trial.at_once(*given) for trial, *given in zip(trials, own, shared)
+      ]
+
+    return tf.vectorized_map(
+        of_client, own, fallback_to_while_loop=False, warn=False
+    )
+
+  return [[part.numpy() for part in parts] for parts in work(own, shared)]
 
 
 def _ways(inputs) -> list[tuple[bool, ...]]:
@@ -419,58 +444,65 @@ def _ways(inputs) -> list[tuple[bool, ...]]:
   return list(itertools.product((True, False), repeat=len(inputs)))[:-1]
 
 
+def _has_gradient(inputs) -> bool:
+  return all(
+      value.dtype == np.float32 and not np.isnan(value.sum())
+      for value in inputs
+  )
+
+
+def _works(operation: str) -> list[tuple[_Work, list[np.ndarray]]]:
+  """Returns the graphs of all cases of an operation, and their inputs."""
+  return [
+      (_Work(function, inputs, with_gradient=_has_gradient(inputs)), inputs)
+      for name, function, inputs in _CASES
+      if name == operation
+  ]
+
+
 class VectorizedTest(parameterized.TestCase):
 
-  def assert_alike(self, function, inputs, operation: str | None, ways):
-    """Compares, in each way, which inputs are the client's own."""
-    graph_def, names = _graph_of(function, inputs)
-    work = _work(function)
-    if operation is not None:
-      self.assertIn(operation, {n.op for n in graph_defs.all_nodes(graph_def)})
-    for is_own in ways:
-      given = [
-          value if one else _same(value[0])
-          for value, one in zip(inputs, is_own)
-      ]
-      try:
-        actual = _at_once(graph_def, names, given, is_own)
-      except errors.NotPlainError:
-        # Refused: clients then go one after the other.
-        self.assertIsNone(operation)
-        return
-      expected = _one_by_one(work, given)
-      for want, got in zip(expected, actual, strict=True):
-        # What depends on no client comes once, or for each.
-        want = want if got.shape == want.shape else want[0]
-        self.assertEqual(got.shape, want.shape)
-        self.assertEqual(got.dtype, want.dtype)
-        if want.dtype.kind == 'f' and operation not in vectorized.EXACT:
-          np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
-        else:
-          np.testing.assert_array_equal(got, want)
-          if want.dtype.kind == 'f':
-            np.testing.assert_array_equal(
-                np.signbit(got[want == 0]), np.signbit(want[want == 0])
-            )
-
-  def assert_gradients_alike(self, function, inputs, ways):
-    if any(value.dtype != np.float32 for value in inputs):
-      return
-    if any(map(np.isnan, map(np.sum, inputs))):
-      return
-    with contextlib.suppress(_NoGradientError):
-      self.assert_alike(_gradient(function), inputs, None, ways)
+  def assert_alike(self, operation, trials):
+    """Compares clients at once with clients one by one."""
+    for trial, actual in zip(trials, _at_once(trials), strict=True):
+      if trial.is_gradient and not actual:
+        continue  # Refused: clients then go one after the other.
+      expected = trial.one_by_one()
+      with self.subTest(
+          shapes=[value.shape[1:] for value in trial.inputs],
+          is_own=trial.is_own,
+          is_gradient=trial.is_gradient,
+      ):
+        for want, got in zip(expected, actual, strict=True):
+          # What depends on no client comes once, or for each.
+          want = want if got.shape == want.shape else want[0]
+          self.assertEqual(got.shape, want.shape)
+          self.assertEqual(got.dtype, want.dtype)
+          is_exact = operation in vectorized.EXACT and not trial.is_gradient
+          if want.dtype.kind == 'f' and not is_exact:
+            np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-6)
+          else:
+            np.testing.assert_array_equal(got, want)
+            if want.dtype.kind == 'f':
+              np.testing.assert_array_equal(
+                  np.signbit(got[want == 0]), np.signbit(want[want == 0])
+              )
 
   @parameterized.named_parameters(
       (name, name) for name in sorted({name for name, _, _ in _CASES})
   )
   def test_values_and_gradients(self, operation):
-    for name, function, inputs in _CASES:
-      if name != operation:
-        continue
+    trials = []
+    for work, inputs in _works(operation):
+      nodes = graph_defs.all_nodes(work.graph_def)
+      self.assertIn(operation, {node.op for node in nodes})
       own, *others = _ways(inputs)
-      self.assert_alike(function, inputs, operation, [own, *others])
-      self.assert_gradients_alike(function, inputs, [own])
+      trials += [
+          _Trial(work, work.values, inputs, way) for way in (own, *others)
+      ]
+      if work.gradient:
+        trials.append(_Trial(work, work.gradient, inputs, own))
+    self.assert_alike(operation, trials)
 
   # What gradients consist of has cases of its own, in all ways.
   @parameterized.named_parameters(
@@ -479,23 +511,27 @@ class VectorizedTest(parameterized.TestCase):
   )
   @pytest.mark.slow
   def test_gradients_where_clients_share_an_input(self, operation):
-    for name, function, inputs in _CASES:
-      if name == operation:
-        self.assert_gradients_alike(function, inputs, _ways(inputs)[1:])
+    trials = [
+        _Trial(work, work.gradient, inputs, way)
+        for work, inputs in _works(operation)
+        if work.gradient
+        for way in _ways(inputs)[1:]
+    ]
+    self.assert_alike(operation, trials)
 
   @parameterized.parameters(*_FAILING)
   def test_errors(self, operation, function, data, numbers):
     self.assertIn(operation, vectorized.OPERATIONS)
+    work = _Work(function, [data, numbers])
     for wrong in (-5, 4, 10_000):
       numbers = numbers.copy()
       numbers[2, -1] = wrong
       inputs = [data, numbers]
       with self.assertRaises(tf.errors.OpError):
-        _one_by_one(_work(function), inputs)
-      graph_def, names = _graph_of(function, inputs)
+        work.one_by_one(work.values, inputs)
       for is_own in ((True, True), (False, True)):
         with self.assertRaises(tf.errors.OpError):
-          _at_once(graph_def, names, inputs, is_own)
+          _at_once([_Trial(work, work.values, inputs, is_own)])
 
   def test_all_listed_operations_have_a_case(self):
     self.assertEqual({name for name, _, _ in _CASES}, vectorized.OPERATIONS)
@@ -507,9 +543,9 @@ class VectorizedTest(parameterized.TestCase):
        _floats(3)),
   )  # pyformat: disable
   def test_values_of_clients_cannot_be_stitched(self, function, *inputs):
-    graph_def, names = _graph_of(function, inputs)
+    work, is_own = _Work(function, inputs), (True,) * len(inputs)
     with self.assertRaisesRegex(ValueError, 'DynamicStitch'):
-      _at_once(graph_def, names, inputs, [True] * len(inputs))
+      _at_once([_Trial(work, work.values, inputs, is_own)])
 
   @parameterized.named_parameters(
       ('roll', lambda x: tf.roll(x, 1, -1)),
@@ -520,10 +556,11 @@ class VectorizedTest(parameterized.TestCase):
       ('draw', lambda x: x + tf.random.normal([3])),
   )
   def test_all_others_are_refused(self, function):
-    inputs = [_floats(3)]
-    graph_def, names = _graph_of(function, inputs)
-    with self.assertRaises(errors.NotPlainError):
-      _at_once(graph_def, names, inputs, [True])
+    work = _Work(function, [_floats(3)])
+    with tf.Graph().as_default():
+      given = {'in_0': tf.zeros([3])}
+      with self.assertRaises(errors.NotPlainError):
+        pure.evaluate(work.graph_def, given, work.values, is_vectorized=True)
 
 
 if __name__ == '__main__':
