@@ -5,6 +5,7 @@
 import collections
 import contextlib
 import dataclasses
+import functools
 import logging
 
 from absl.testing import absltest
@@ -18,7 +19,6 @@ import tensorflow_federated as tff
 from tests.execution import conformance
 from tests.execution.conformance import at_clients
 from tests.execution.conformance import at_server
-from tff_dp import dp_ftrl
 from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import participation
@@ -41,7 +41,7 @@ def setUpModule():
   for name, arguments in {
       'one_by_one': dict(max_concurrent_clients=1, max_clients_per_call=1),
       'in_chunks': dict(max_concurrent_clients=1),
-      'in_pairs': dict(max_concurrent_clients=2, max_clients_per_call=2),
+      'in_threes': dict(max_concurrent_clients=2, max_clients_per_call=3),
       'at_once': dict(max_concurrent_clients=2),
   }.items():
     _CONTEXTS[name] = execution.create_sync_in_process_context(**arguments)
@@ -172,12 +172,24 @@ def _summed_rows(factory):
   return process.initialize, run
 
 
+@functools.cache
+def _noisy_mean_of_sums():
+  plan = plans.DpFtrlPlan(
+      mechanism=mechanisms.Independent(1),
+      participation=participation.MinSeparation(1, min_index_gap=1),
+      l2_norm_clip=0.5,
+      clients_per_round=4,
+      noise_multiplier=2.0,
+  )
+  return _summed_rows(plan.aggregator())
+
+
 class TrainingTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (_model_fn, 'DATASET_REDUCE'), (_functional_model, 'DATASET_ITERATOR')
   )
-  # `LimitsTest` trains the functional model.
+  # `conformance_test` trains with this loop; the model has no variables.
   @pytest.mark.slow(cases=['1'])
   def test_all_paths_train_alike(self, model, loop):
     process = _averaging(
@@ -187,7 +199,7 @@ class TrainingTest(parameterized.TestCase):
     expected, paths = _run('one_by_one', _rounds, process, *cohorts)
     self.assertEqual(paths['one_by_one'], 30)
     self.assertGreater(np.abs(expected[0] - 1).max(), 0.05)
-    for name in ('in_chunks', 'in_pairs', 'at_once'):
+    for name in ('in_threes', 'at_once'):
       actual, paths = _run(name, _rounds, process, *cohorts)
       # A model with variables is a function of their values, too.
       self.assertEqual(paths['at_once'], 24 if name == 'at_once' else 0)
@@ -195,34 +207,27 @@ class TrainingTest(parameterized.TestCase):
       _assert_close(actual, expected)
 
   def test_noise_and_clipping_are_those_of_the_other_path(self):
-    process = dp_ftrl.build_dp_ftrl(
-        _functional_model(),
-        plans.DpFtrlPlan(
-            mechanism=mechanisms.HonakerTree(8),
-            participation=participation.MinSeparation(8, min_index_gap=4),
-            l2_norm_clip=0.1,
-            clients_per_round=12,
-            noise_multiplier=1e-3,
-        ),
-        client_optimizer=tff.learning.optimizers.build_sgdm(1e3),
-        server_learning_rate=1.0,
-        insecure_seed=1,
+    plan = plans.DpFtrlPlan(
+        mechanism=mechanisms.HonakerTree(8),
+        participation=participation.MinSeparation(8, min_index_gap=4),
+        l2_norm_clip=0.1,
+        clients_per_round=12,
+        noise_multiplier=1e-3,
     )
+    start, run = _summed_rows(plan.aggregator(insecure_seed=1))
     # Whose sum is zero: the key of the noise depends on its bits, too.
-    noise, _ = _run('one_by_one', _rounds, process, 12 * [[]])
-    length = np.linalg.norm(np.append(noise[0] - 1, noise[1]))
-    self.assertBetween(length, 1e-7, 1e-4)
-    for name in ('in_chunks', 'at_once'):
-      same_noise, _ = _run(name, _rounds, process, 12 * [[]])
-      for one, two in zip(noise, same_noise, strict=True):
-        self.assertEqual(one.tobytes(), two.tobytes())
-      alike, paths = _run(name, _rounds, process, 12 * [_dataset(4, 5)])
-      self.assertEqual(paths[name], 12)
-      update = np.append(alike[0] - 1, alike[1])
+    noise, _ = _run('one_by_one', lambda: run(start(), 12 * [[]]))
+    self.assertBetween(np.linalg.norm(noise), 1e-4, 2e-3)
+    rows = np.random.default_rng(4).normal(size=[4, _WIDTH]).astype(np.float32)
+    for name, path in ('in_threes', 'in_chunks'), ('at_once', 'at_once'):
+      same_noise, _ = _run(name, lambda: run(start(), 12 * [[]]))
+      self.assertEqual(noise.tobytes(), same_noise.tobytes())
+      alike, paths = _run(name, lambda: run(start(), 12 * [list(rows)]))
+      self.assertEqual(paths[path], 12)
       # Each is clipped to 0.1, so their mean is as long, but for the noise.
-      self.assertAlmostEqual(np.linalg.norm(update), 0.1, delta=2e-4)
+      self.assertAlmostEqual(np.linalg.norm(alike), 0.1, delta=2e-4)
 
-  @parameterized.parameters('one_by_one', 'in_chunks', 'in_pairs', 'at_once')
+  @parameterized.parameters('one_by_one', 'in_threes', 'at_once')
   def test_released_noise_on_updates_of_all_lengths(self, path):
     random = np.random.default_rng(3)
     scales = 10.0 ** np.arange(-3, 4)
@@ -230,18 +235,11 @@ class TrainingTest(parameterized.TestCase):
         (scale * random.normal(size=[3, _WIDTH])).astype(np.float32)
         for scale in scales
     ]
-    plan = plans.DpFtrlPlan(
-        mechanism=mechanisms.Independent(1),
-        participation=participation.MinSeparation(1, min_index_gap=1),
-        l2_norm_clip=0.5,
-        clients_per_round=4,
-        noise_multiplier=2.0,
-    )
-    start, run = _summed_rows(plan.aggregator())
+    start, run = _noisy_mean_of_sums()
     released, paths = _run(
         path, lambda: run(start(), [list(rows) for rows in data])
     )
-    taken = 'in_chunks' if path == 'in_pairs' else path
+    taken = 'in_chunks' if path == 'in_threes' else path
     self.assertEqual(paths[taken], 7)
     updates = np.array([rows.sum(axis=0, dtype=np.float64) for rows in data])
     norms = np.linalg.norm(updates, axis=1, keepdims=True)
@@ -321,6 +319,34 @@ def _ordered_digest(numbers):
   return numbers.reduce(np.int64(7), step)
 
 
+_PIPELINES_OF_ROWS = dict(
+    maps_with_others=_plus_length,
+    take_all=lambda x: x.take(-1).take(2**62),
+    repeat_map_repeat=lambda x: x.repeat(2).map(tf.square).repeat(2),
+    repeat_batch_all=lambda x: x.repeat(2).batch(2**63 - 1).take(3),
+    full_batches=lambda x: x.batch(2, drop_remainder=True),
+    map_repeat_batch=lambda x: x.map(lambda y: -y).repeat(3).batch(4),
+    take_batch_take=lambda x: x.take(2).batch(1).take(1),
+    parallel=lambda x: x.map(tf.square, num_parallel_calls=2).batch(
+        2, num_parallel_calls=2
+    ),
+    cache_prefetch=lambda x: x.cache().prefetch(tf.data.AUTOTUNE),
+)
+_MORE_PIPELINES_OF_ROWS = dict(
+    map=lambda x: x.map(lambda y: y + 1),
+    take=lambda x: x.take(1),
+    take_of_map=lambda x: x.map(lambda y: 2 * y).take(2),
+    repeat=lambda x: x.repeat(3),
+    repeat_never=lambda x: x.repeat(0),
+    batch=lambda x: x.batch(2),
+    batch_many=lambda x: x.batch(2**40),
+    batch_all=lambda x: x.batch(2**63 - 1),
+    map_batch=lambda x: x.map(lambda y: y + 1).batch(2),
+    repeat_take_repeat=lambda x: x.repeat(3).take(4).repeat(2),
+    repeat_batch_map=lambda x: x.repeat(2).batch(2).map(lambda y: -y),
+    batch_map_repeat=lambda x: x.batch(2).map(lambda y: -y).repeat(2),
+)
+
 # Clients with equally many numbers, and others.
 _COUNTS = [[3, 1, 2], [2], [], [4, 4, 7], [5, 1], [9], []]
 
@@ -354,7 +380,7 @@ class ComputationTest(parameterized.TestCase):
       *arguments,
       in_chunks: int,
       at_once: int = 0,
-      names=('in_chunks', 'in_pairs', 'at_once'),
+      names=('in_threes', 'at_once'),
   ):
     expected, _ = _run('one_by_one', computation, *arguments)
     for name in names:
@@ -447,7 +473,7 @@ class ComputationTest(parameterized.TestCase):
         [pairs[:0]],
     ]
     expected, _ = _run('one_by_one', digests, clients)
-    for name in ('in_chunks', 'in_pairs', 'at_once'):
+    for name in ('in_threes', 'at_once'):
       actual, paths = _run(name, digests, clients)
       self.assertEqual((actual, paths['one_by_one']), (expected, 0))
 
@@ -497,58 +523,21 @@ class ComputationTest(parameterized.TestCase):
     self.assert_paths_agree(_total, vectors, in_chunks=6)
 
   @parameterized.named_parameters(
-      ('map', lambda x: x.map(lambda y: y + 1)),
-      ('maps_with_others', _plus_length),
-      ('take', lambda x: x.take(1)),
-      ('take_all', lambda x: x.take(-1).take(2**62)),
-      ('take_of_map', lambda x: x.map(lambda y: 2 * y).take(2)),
-      ('repeat', lambda x: x.repeat(3)),
-      ('repeat_never', lambda x: x.repeat(0)),
-      ('repeat_map_repeat', lambda x: x.repeat(2).map(tf.square).repeat(2)),
-      ('batch', lambda x: x.batch(2)),
-      ('batch_many', lambda x: x.batch(2**40)),
-      ('batch_all', lambda x: x.batch(2**63 - 1)),
-      ('repeat_batch_all', lambda x: x.repeat(2).batch(2**63 - 1).take(3)),
-      ('full_batches', lambda x: x.batch(2, drop_remainder=True)),
-      ('map_batch', lambda x: x.map(lambda y: y + 1).batch(2)),
-      ('map_repeat_batch', lambda x: x.map(lambda y: -y).repeat(3).batch(4)),
-      ('repeat_take_repeat', lambda x: x.repeat(3).take(4).repeat(2)),
-      ('repeat_batch_map', lambda x: x.repeat(2).batch(2).map(lambda y: -y)),
-      ('batch_map_repeat', lambda x: x.batch(2).map(lambda y: -y).repeat(2)),
-      ('take_batch_take', lambda x: x.take(2).batch(1).take(1)),
-      (
-          'parallel',
-          lambda x: x.map(tf.square, num_parallel_calls=2).batch(
-              2, num_parallel_calls=2
-          ),
-      ),
-      ('cache_prefetch', lambda x: x.cache().prefetch(tf.data.AUTOTUNE)),
+      ('some', _PIPELINES_OF_ROWS), ('more', _MORE_PIPELINES_OF_ROWS)
   )
-  @pytest.mark.slow(
-      but=[
-          'cache_prefetch',
-          'full_batches',
-          'map_repeat_batch',
-          'maps_with_others',
-          'parallel',
-          'repeat_batch_all',
-          'repeat_map_repeat',
-          'take_all',
-          'take_batch_take',
-      ]
-  )
-  def test_what_is_made_of_rows_is_rows(self, pipeline):
+  @pytest.mark.slow(cases=['more'])
+  def test_what_is_made_of_rows_is_rows(self, pipelines):
     @tff.tensorflow.computation(_NUMBERS)
+    @tf.autograph.experimental.do_not_convert
     def work(numbers):
-      found = pipeline(numbers)
-      return _ordered_digest(found) + 1000003 * found.cardinality()
+      found = collections.OrderedDict()
+      for name, pipeline in pipelines.items():
+        made = pipeline(numbers)
+        found[name] = _ordered_digest(made) + 1000003 * made.cardinality()
+      return found
 
     self.assert_paths_agree(
-        _sum_over_clients(work),
-        _COUNTS,
-        in_chunks=7,
-        at_once=7,
-        names=('in_pairs', 'at_once'),
+        _sum_over_clients(work), _COUNTS, in_chunks=7, at_once=7
     )
 
   # The oracle has the same of a tutorial's process.
@@ -592,7 +581,9 @@ class ComputationTest(parameterized.TestCase):
         lambda numbers: _ordered_digest(pipeline(numbers)), _NUMBERS
     )
     with self.assertLogs('tff_dp.execution', logging.DEBUG) as logs:
-      self.assert_paths_agree(_sum_over_clients(work), _COUNTS, in_chunks=7)
+      self.assert_paths_agree(
+          _sum_over_clients(work), _COUNTS, in_chunks=7, names=['at_once']
+      )
     self.assertIn('sessions of their own', str(logs.output))
 
   @parameterized.named_parameters(
@@ -613,7 +604,9 @@ class ComputationTest(parameterized.TestCase):
   )
   def test_loops_that_are_not_plain(self, function):
     work = tff.tensorflow.computation(function, _NUMBERS)
-    self.assert_paths_agree(_sum_over_clients(work), _COUNTS, in_chunks=7)
+    self.assert_paths_agree(
+        _sum_over_clients(work), _COUNTS, in_chunks=7, names=['at_once']
+    )
 
   def test_for_loops_and_a_loop_around(self):
     @tff.tensorflow.computation(_NUMBERS)
@@ -695,7 +688,7 @@ class ComputationTest(parameterized.TestCase):
     self.assertEqual(found, (4, 1 * 1 + 5 * 2 + 5 * 3))
     self.assertEqual(context.num_clients_by_path['in_chunks'], 4)
 
-  @parameterized.parameters(1, 3, 6)
+  @parameterized.parameters(1, 6)
   def test_slices_that_clients_select_are_rows(self, num_keys):
     # By an iterator, whose place must be known to one client alone; several
     # rounds, for two workers have to meet to disturb each other.
@@ -726,7 +719,7 @@ class ComputationTest(parameterized.TestCase):
     table = np.arange(8, dtype=np.float32).reshape(4, 2)
     keys = np.random.default_rng(5).integers(4, size=[60, num_keys])
     powers = 10 ** np.arange(keys.shape[1])[::-1]
-    for name in ('in_chunks', *5 * ['in_pairs']):
+    for name in 5 * ['in_threes']:
       (number, total), paths = _run(
           name, computation, table, list(keys.astype(np.int32))
       )
@@ -948,9 +941,13 @@ class LimitsTest(parameterized.TestCase):
   @classmethod
   def setUpClass(cls):
     super().setUpClass()
-    cls.process = _averaging(_functional_model(), 'DATASET_ITERATOR')
-    cls.cohort = [_dataset(6, seed) for seed in range(10)]
-    cls.expected, _ = _run('one_by_one', _rounds, cls.process, cls.cohort)
+    cls.computation = staticmethod(
+        _sum_over_clients(
+            tff.tensorflow.computation(_ordered_digest, _NUMBERS)
+        )
+    )
+    cls.cohort = [[seed, 2, 5] for seed in range(10)]
+    cls.expected, _ = _run('one_by_one', cls.computation, cls.cohort)
 
   @parameterized.parameters(
       ('CPU:0', chunks.ON_CPU), ('GPU:0', chunks.ON_GPU),
@@ -962,13 +959,11 @@ class LimitsTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(), 'in_chunks'),
-      (dict(min_of_worker=10, min_alike=10, max_bytes=1000), 'in_chunks'),
+      (dict(min_of_worker=10, min_alike=10, max_bytes=100), 'in_chunks'),
       (dict(min_of_worker=10, min_alike=10), 'at_once'),
       (chunks.ON_GPU, 'at_once'),
   )
-  # Clients work at once in the next two tests as well.
-  @pytest.mark.slow(cases=['2', '3'])
-  def test_training_within_limits(self, limits, path):
+  def test_work_within_limits(self, limits, path):
     if isinstance(limits, dict):
       limits = dataclasses.replace(chunks.ON_CPU, **limits)
     # Graphs of other limits may be there.
@@ -976,16 +971,16 @@ class LimitsTest(parameterized.TestCase):
         max_concurrent_clients=1
     ) as context:
       with absltest.mock.patch.object(chunks, 'limits', lambda device: limits):
-        actual = _rounds(self.process, self.cohort)
+        actual = self.computation(self.cohort)
     self.assertEqual(context.num_clients_by_path[path], 10)
-    _assert_close(actual, self.expected)
+    self.assertEqual(actual, self.expected)
 
   def test_a_lone_client_of_its_kind_goes_to_the_loop(self):
     with execution.create_sync_in_process_context(
         max_concurrent_clients=1
     ) as context:
       with absltest.mock.patch.object(chunks, 'ON_CPU', chunks.ON_GPU):
-        _rounds(self.process, [*self.cohort, _dataset(5, 1)])
+        self.computation([*self.cohort, [1, 2]])
     found = context.num_clients_by_path
     self.assertEqual((found['at_once'], found['in_chunks']), (10, 1))
 
@@ -1006,14 +1001,14 @@ class LimitsTest(parameterized.TestCase):
           chunks, ON_CPU=chunks.ON_GPU, stack=stacked
       ):
         with self.assertLogs('tff_dp.execution', logging.WARNING) as logs:
-          actual = _rounds(self.process, self.cohort)
+          actual = self.computation(self.cohort)
         self.assertEqual(sizes, [10, 5, 2, 3, 5, 2, 3])
         sizes.clear()
-        _rounds(self.process, self.cohort)
+        self.computation(self.cohort)
     self.assertEqual(sizes, 5 * [2])
     self.assertIn('does not hold 10 clients at once', logs.output[0])
     self.assertEqual(context.num_clients_by_path['at_once'], 20)
-    _assert_close(actual, self.expected)
+    self.assertEqual(actual, self.expected)
 
 
 if __name__ == '__main__':
