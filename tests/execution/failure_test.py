@@ -10,6 +10,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -33,103 +34,105 @@ _FALSE_ALARM = 1e-6
 _POINT = collections.OrderedDict(x=np.float32, y=tff.TensorType(np.int32, [2]))
 _PAIR = np.array([1, 2], np.int32)
 
-# Arguments: how to end. The last line tells when the interpreter began to.
-# Loads TFF once, which takes seconds, and ends as often as it is told: each time
-# as a copy that was made before anything but the libraries had started.
-_ENDING_CHILD = """
+# Loads TFF once, which takes seconds. Then, for each line that it reads, it
+# makes a copy of itself, before anything but the libraries has started. The copy
+# does what the line says, and its parent tells how it ended, and when.
+_CHILD = """
 import os, pathlib, signal, sys, threading, time
-import numpy as np
-from tff_dp import execution
-from tff_dp.execution import contexts
-import tensorflow_federated as tff
-
-for how in sys.argv[1:]:
-  if not (copy := os.fork()):
-    signal.alarm(60)  # Kills a copy that does not end.
-    break
-  _, status = os.waitpid(copy, 0)
-  code = os.waitstatus_to_exitcode(status)
-  print(how, code, time.monotonic(), flush=True)
-else:
-  sys.exit()
-@tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
-def add_up(values):
-  return tff.federated_sum(values)
-
-of_tff = set(threading.enumerate())
-if how == 'async':
-  import asyncio
-  context = execution.create_async_in_process_context(max_concurrent_clients=2)
-  with tff.framework.get_context_stack().install(context):
-    async def call():
-      return await add_up([1.0, 2.0])
-    total = asyncio.run(call())
-else:
-  context = contexts.set_sync_in_process_context(max_concurrent_clients=2)
-  total = add_up([1.0, 2.0])
-assert total == 3.0, total
-if how == 'closed':
-  context.close()
-  left = set(threading.enumerate()) - of_tff
-  assert not left, left
-tasks = pathlib.Path('/proc/self/task').glob('*/children')
-children = ' '.join(task.read_text() for task in tasks).split()
-assert not children, children
-print('end', time.monotonic(), flush=True)
-if how == 'exception':
-  raise RuntimeError('on purpose')
-"""
-
-# Seconds; not a speed but the end of waiting, on however busy a machine.
-_SOON = 30.0
-
-# Runs endless client work of several kinds, each until it is interrupted.
-_INTERRUPTED_CHILD = """
-import sys, time
 import numpy as np
 from tff_dp import execution
 from tff_dp.execution import contexts
 import tensorflow as tf
 import tensorflow_federated as tff
 
-@tff.tensorflow.computation(np.int64)
-def while_loop(n):
-  return tf.while_loop(
-      lambda i: i < n, lambda i: [i + 1], [tf.constant(0, tf.int64)]
-  )[0]
+for line in sys.stdin:
+  if not (copy := os.fork()):
+    signal.alarm(300)  # Kills a copy that does not end.
+    what, *arguments = line.split()
+    break
+  _, status = os.waitpid(copy, 0)
+  code = os.waitstatus_to_exitcode(status)
+  print('ended', code, time.monotonic(), flush=True)
+else:
+  sys.exit()
 
-@tff.tensorflow.computation(np.int64)
-def reduce_dataset(n):
-  return tf.data.Dataset.range(n).reduce(np.int64(0), lambda i, _: i + 1)
+def end(how):
+  global context  # Lives until the interpreter ends.
 
-@tff.tensorflow.computation(np.int64)
-def iterate_dataset(n):
-  @tf.function
-  def loop():
-    count = tf.constant(0, tf.int64)
-    for _ in tf.data.Dataset.range(n):
-      count += 1
-    return count
-  return loop()
+  @tff.federated_computation(tff.FederatedType(np.float32, tff.CLIENTS))
+  def add_up(values):
+    return tff.federated_sum(values)
 
-functions = (while_loop, reduce_dataset, iterate_dataset)
-for number, work in [(n, work) for n in sys.argv[1:] for work in functions]:
-  if work is while_loop:
-    contexts.set_sync_in_process_context(max_concurrent_clients=int(number))
-  @tff.federated_computation(tff.FederatedType(np.int64, tff.CLIENTS))
-  def computation(values):
-    return tff.federated_sum(tff.federated_map(work, values))
+  of_tff = set(threading.enumerate())
+  if how == 'async':
+    import asyncio
+    context = execution.create_async_in_process_context(
+        max_concurrent_clients=2
+    )
+    with tff.framework.get_context_stack().install(context):
+      async def call():
+        return await add_up([1.0, 2.0])
+      total = asyncio.run(call())
+  else:
+    context = contexts.set_sync_in_process_context(max_concurrent_clients=2)
+    total = add_up([1.0, 2.0])
+  assert total == 3.0, total
+  if how == 'closed':
+    context.close()
+    left = set(threading.enumerate()) - of_tff
+    assert not left, left
+  tasks = pathlib.Path('/proc/self/task').glob('*/children')
+  children = ' '.join(task.read_text() for task in tasks).split()
+  assert not children, children
+  print('end', time.monotonic(), flush=True)
+  if how == 'exception':
+    raise RuntimeError('on purpose')
 
-  assert computation([1, 2, 3]) == 6
-  print('start', flush=True)
-  try:
-    computation([10**15] * 3)
-    print('never', flush=True)
-  except KeyboardInterrupt:
-    print('interrupted', time.monotonic(), flush=True)
-  assert computation([3, 4]) == 7
-print('end', time.monotonic(), flush=True)
+# Runs endless client work of several kinds, each until it is interrupted.
+def be_interrupted(*numbers):
+  @tff.tensorflow.computation(np.int64)
+  def while_loop(n):
+    return tf.while_loop(
+        lambda i: i < n, lambda i: [i + 1], [tf.constant(0, tf.int64)]
+    )[0]
+
+  @tff.tensorflow.computation(np.int64)
+  def reduce_dataset(n):
+    return tf.data.Dataset.range(n).reduce(np.int64(0), lambda i, _: i + 1)
+
+  @tff.tensorflow.computation(np.int64)
+  def iterate_dataset(n):
+    @tf.function
+    def loop():
+      count = tf.constant(0, tf.int64)
+      for _ in tf.data.Dataset.range(n):
+        count += 1
+      return count
+    return loop()
+
+  functions = (while_loop, reduce_dataset, iterate_dataset)
+  for number, work in [(n, work) for n in numbers for work in functions]:
+    if work is while_loop:
+      contexts.set_sync_in_process_context(max_concurrent_clients=int(number))
+    @tff.federated_computation(tff.FederatedType(np.int64, tff.CLIENTS))
+    def computation(values):
+      return tff.federated_sum(tff.federated_map(work, values))
+
+    assert computation([1, 2, 3]) == 6
+    print('start', os.getpid(), flush=True)
+    try:
+      computation([10**15] * 3)
+      print('never', flush=True)
+    except KeyboardInterrupt:
+      print('interrupted', time.monotonic(), flush=True)
+    assert computation([3, 4]) == 7
+  print('end', time.monotonic(), flush=True)
+
+dict(end=end, be_interrupted=be_interrupted)[what](*arguments)
 """
+
+# Seconds; not a speed but the end of waiting, on however busy a machine.
+_SOON = 30.0
 
 
 @tff.tensorflow.computation(np.float32)
@@ -597,19 +600,6 @@ class RandomnessTest(_ContextTest):
 
 class EndTest(_ContextTest):
 
-  def _start_child(self, script: str, *arguments: str) -> subprocess.Popen:
-    # A file, for AutoGraph reads the source.
-    path = self.create_tempfile(content=script).full_path
-    child = subprocess.Popen(
-        [sys.executable, '-W', 'ignore:.*fork', path, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=dict(os.environ, PYTHONPATH=str(_ROOT)),
-    )
-    self.addCleanup(child.kill)
-    return child
-
   def test_use_after_close(self):
     context = execution.create_sync_in_process_context()
     with context:
@@ -633,36 +623,61 @@ class EndTest(_ContextTest):
       with self.assertRaises(errors.ContextClosedError):
         _sum_of_roots([4.0])
 
-  def test_nothing_is_left_behind_at_exit(self):
-    codes = {'closed': 0, 'open': 0, 'exception': 1, 'async': 0}
-    child = self._start_child(_ENDING_CHILD, *codes)
-    output, errors = child.communicate(timeout=300)
-    self.assertEqual(child.returncode, 0, errors)
-    lines = [line.split() for line in output.splitlines()]
-    self.assertLen(lines, 2 * len(codes), errors)
-    for how, last, ended in zip(codes, lines[::2], lines[1::2], strict=True):
-      with self.subTest(how):
-        self.assertEqual(last[0], 'end')
-        self.assertEqual(ended[:2], [how, str(codes[how])], errors)
-        self.assertLess(float(ended[2]) - float(last[1]), _SOON)
+
+class EndOfProcessTest(parameterized.TestCase):
+
+  @classmethod
+  def setUpClass(cls):
+    super().setUpClass()
+    # A file, for AutoGraph reads the source.
+    folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+    path = pathlib.Path(folder, 'child.py')
+    path.write_text(_CHILD)
+    cls.child = cls.enterClassContext(
+        subprocess.Popen(
+            [sys.executable, '-W', 'ignore:.*fork', path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ, PYTHONPATH=str(_ROOT)),
+        )
+    )
+
+  def ask(self, line: str) -> None:
+    print(line, file=self.child.stdin, flush=True)
+
+  def read(self) -> list[str]:
+    return self.child.stdout.readline().split()
+
+  def assert_ends(self, code: int) -> None:
+    what, at_the_end = self.read()
+    self.assertEqual(what, 'end')
+    *how, ended = self.read()
+    self.assertEqual(how, ['ended', str(code)])
+    self.assertLess(float(ended) - float(at_the_end), _SOON)
+
+  @parameterized.parameters(
+      ('closed', 0), ('open', 0), ('exception', 1), ('async', 0)
+  )
+  def test_nothing_is_left_behind_at_exit(self, how, code):
+    self.ask(f'end {how}')
+    self.assert_ends(code)
 
   def test_interrupt_stops_loops_that_would_not_end(self):
     numbers = ('1', '2')
-    child = self._start_child(_INTERRUPTED_CHILD, *numbers)
+    self.ask(f'be_interrupted {" ".join(numbers)}')
     kinds = ('while_loop', 'reduce_dataset', 'iterate_dataset')
     for number, kind in itertools.product(numbers, kinds):
       with self.subTest(f'{kind} of {number}'):
-        self.assertEqual(child.stdout.readline(), 'start\n')
+        what, pid = self.read()
+        self.assertEqual(what, 'start')
         time.sleep(0.3)  # Into the loop of the first clients.
         sent = time.monotonic()
-        child.send_signal(signal.SIGINT)
-        what, told = child.stdout.readline().split()
+        os.kill(int(pid), signal.SIGINT)
+        what, told = self.read()
         self.assertEqual(what, 'interrupted')
         self.assertLess(float(told) - sent, _SOON)
-    output, errors = child.communicate(timeout=60)
-    self.assertEqual(child.returncode, 0, errors)
-    self.assertStartsWith(output, 'end')
-    self.assertLess(time.monotonic() - float(output.split()[1]), _SOON)
+    self.assert_ends(0)
 
 
 if __name__ == '__main__':

@@ -18,32 +18,18 @@ from tff_dp import _compat
 from tff_dp.execution import native
 
 _ROOT = pathlib.Path(__file__).parents[2]
-# Loads TFF once, which takes seconds, and ends in every way, as copies of itself.
-# A line is one write: `print` may write it in pieces, which mix with a copy's.
-# Started from a thread that ends at once, which must not end the worker.
+# Reads the module as a file, as its package would load TFF, which takes seconds.
+# Starts the worker in a thread that ends at once, which must not end the worker.
 _CHILD = """
-import os, sys, threading, time
-from tff_dp.execution import native
-copies = {}
-for how in sys.argv[1:]:
-  copy = os.fork()
-  if not copy:
-    break
-  copies[copy] = how
-else:
-  for _ in copies:
-    copy, status = os.wait()
-    code = os.waitstatus_to_exitcode(status)
-    os.write(1, f'ended {copies[copy]} {code}\\n'.encode())
-  sys.exit()
+import runpy, sys, threading, time
+path, how = sys.argv[1:]
+NativeWorker = runpy.run_path(path)['NativeWorker']
 workers = []
-def start():
-  workers.append(native.NativeWorker())
-thread = threading.Thread(target=start)
+thread = threading.Thread(target=lambda: workers.append(NativeWorker()))
 thread.start()
 thread.join()
 workers[0].wait_until_ready()
-os.write(1, f'{how} {os.getpid()} {workers[0].pid}\\n'.encode())
+print(workers[0].pid, flush=True)
 if how == 'exception':
   raise RuntimeError('on purpose')
 if how == 'kill':
@@ -146,37 +132,28 @@ class NativeWorkerTest(parameterized.TestCase):
     self.assertEqual(result.stdout, '')
     self.assertIn('parent process is gone', result.stderr)
 
-  def test_ends_with_its_parent_however_that_ends(self):
-    hows = ('exit', 'exception', 'kill')
-    # The workers would keep these pipes open, if they had inherited them.
+  @parameterized.parameters(
+      ('exit', 0), ('exception', 1), ('kill', -signal.SIGKILL)
+  )
+  def test_ends_with_its_parent(self, how, code):
+    # The worker would keep these pipes open, if it had inherited them.
     child = subprocess.Popen(
-        [sys.executable, '-c', _CHILD, *hows],
+        [sys.executable, '-c', _CHILD, native.__file__, how],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=_ROOT,
     )
     self.addCleanup(child.kill)
-    workers, codes = {}, {}
-    while len(codes) < len(hows):
-      line = child.stdout.readline()
-      self.assertNotEmpty(line)
-      first, second, number = line.split()
-      if first == 'ended':
-        codes[second] = int(number)
-        continue
-      workers[first] = int(number)
-      if first == 'kill':
-        self.assertTrue(_is_alive(workers['kill']))
-        os.kill(int(second), signal.SIGKILL)
+    worker = int(child.stdout.readline())
+    if how == 'kill':
+      self.assertTrue(_is_alive(worker))
+      child.kill()
     # Returns when every holder of the pipes has closed them.
     _, errors = child.communicate(timeout=60)
-    for how in hows:
-      self.assertTrue(_ends(workers[how]), f'the worker of "{how}" lives on')
-    self.assertEqual(errors.count('RuntimeError: on purpose'), 1)
-    self.assertEqual(
-        codes, {'exit': 0, 'exception': 1, 'kill': -signal.SIGKILL}
-    )
+    self.assertTrue(_ends(worker))
+    self.assertEqual(child.returncode, code)
+    self.assertEqual('RuntimeError: on purpose' in errors, how == 'exception')
 
   def test_starts_from_a_thread(self):
     workers = []

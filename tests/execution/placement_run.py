@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.execution.conformance import at_clients
-from tests.learning import small_model
+from tests.execution.conformance import at_server
 from tff_dp import execution
 from tff_dp.execution.compiling import tracing
 
@@ -170,14 +170,51 @@ def _devices_of_returned_datasets() -> list[str]:
   return [variant.device.partition('device:')[2] for variant in variants]
 
 
-def _train(process, **settings) -> list[float]:
-  """Returns all of the model after two rounds."""
+def _build_round() -> tff.Computation:
+  """Returns a round of training: a model and the server's momentum go through.
+  """
+  model_type = tff.TensorType(np.float32, [2])
+  state_type = tff.to_type((model_type, model_type))
+  rows_type = tff.SequenceType(model_type)
+
+  @tff.tensorflow.computation(model_type, rows_type)
+  def train(model, rows):
+    weights = tf.Variable(model)
+
+    @tf.function
+    def loop():
+      for row in iter(rows):
+        weights.assign_add(0.1 * (row - weights))
+      return weights.read_value()
+
+    return loop() - model
+
+  @tff.tensorflow.computation(state_type, model_type)
+  def step(state, update):
+    model, velocity = state
+    velocity = 0.9 * velocity + update
+    return model + 0.5 * velocity, velocity
+
+  @tff.federated_computation(at_server(state_type), at_clients(rows_type))
+  def next_round(state, rows):
+    updates = tff.federated_map(
+        train, (tff.federated_broadcast(state[0]), rows)
+    )
+    return tff.federated_map(step, (state, tff.federated_mean(updates)))
+
+  return next_round
+
+
+def _train(next_round, **settings) -> list[float]:
+  """Returns the model after two rounds."""
+  random = np.random.default_rng(1)
+  state = 2 * (np.zeros(2, np.float32),)
   with execution.create_sync_in_process_context(**settings):
-    state = process.initialize()
     for num_clients in (4, 5):
-      clients = [small_model.client(seed) for seed in range(num_clients)]
-      state = process.next(state, clients).state
-  return small_model.flat(state.global_model_weights).tolist()
+      rows = random.normal(size=[num_clients, 3, 2]).astype(np.float32)
+      clients = [tf.data.Dataset.from_tensor_slices(own) for own in rows]
+      state = next_round(state, clients)
+  return state[0].tolist()
 
 
 def _devices_of_arguments(train) -> dict[str, set[tuple[str, ...]]]:
@@ -213,14 +250,10 @@ def main() -> None:
     result = computation([[1, 2]] * NUM_CLIENTS, list(range(NUM_CLIENTS)))
     devices_of_reductions = _devices_of_reductions()
     devices_of_returned_datasets = _devices_of_returned_datasets()
-  process = tff.learning.algorithms.build_unweighted_fed_avg(
-      small_model.build(),
-      client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1, 0.5),
-      server_optimizer_fn=tff.learning.optimizers.build_sgdm(0.5, 0.9),
-  )
+  next_round = _build_round()
   model_on_three = []
   devices_of_arguments = _devices_of_arguments(
-      lambda: model_on_three.extend(_train(process, **devices))
+      lambda: model_on_three.extend(_train(next_round, **devices))
   )
   print(
       json.dumps(
@@ -231,7 +264,7 @@ def main() -> None:
               devices_of_reductions=devices_of_reductions,
               devices_of_returned_datasets=devices_of_returned_datasets,
               marks={where: _take_marks(where) for where in _MARKED},
-              model_on_one=_train(process, client_tf_devices=['CPU:0']),
+              model_on_one=_train(next_round, client_tf_devices=['CPU:0']),
               model_on_three=model_on_three,
               num_functions=len(devices_of_arguments),
               most_devices_of_arguments=max(
