@@ -103,7 +103,7 @@ class NormalsTest(parameterized.TestCase):
         draws, FAR_SHARE=0.25, FAR_SQUARED_RADIUS=-2 * math.log(0.25)
     ):
       found = _many(
-          lambda key, dtype: streams.normals([size], key, dtype), 300, dtype
+          lambda key, dtype: streams.normals([size], key, dtype), 100, dtype
       )
     found = found[:, : size - size % 2].reshape(-1, 2).astype(float)
     squared = np.sum(found**2, 1)

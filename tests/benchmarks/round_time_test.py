@@ -69,20 +69,25 @@ class SameResultTest(parameterized.TestCase):
       self.assertLen(row.seconds, 2)
       self.assertLen(row.cpu_seconds, 2)
 
-  @parameterized.parameters(
-      # A step size 2 % off; without the last batch; without the last client.
-      dict(learning_rate=_TASK.learning_rate * 1.02),
-      dict(num_examples=_TASK.batch_size),
-      dict(num_clients=_TASK.num_clients - 1),
-  )
-  def test_a_row_that_does_something_else_is_caught(self, **changes):
+  def test_a_row_that_does_something_else_is_caught(self):
     rows, _ = round_rows.make_rows(_TASK, self._stack, wanted=[])
-    wrong = round_one_by_one.OneByOne(dataclasses.replace(_TASK, **changes), 1)
-    self._stack.callback(wrong.close)
-    with self.assertRaisesRegex(
-        round_rows.DifferentResultError, '^wrong/mean does not compute the same'
+    for changes in (
+        # A step size 2 % off; without the last batch; without the last client.
+        dict(learning_rate=_TASK.learning_rate * 1.02),
+        dict(num_examples=_TASK.batch_size),
+        dict(num_clients=_TASK.num_clients - 1),
     ):
-      round_rows.warm_up(_TASK, rows + [round_rows.Row('wrong/mean', wrong)])
+      wrong = round_one_by_one.OneByOne(
+          dataclasses.replace(_TASK, **changes), 1
+      )
+      self._stack.callback(wrong.close)
+      with self.assertRaisesRegex(
+          round_rows.DifferentResultError,
+          '^wrong/mean does not compute the same',
+      ):
+        round_rows.warm_up(
+            _TASK, rows + [round_rows.Row('wrong/mean', wrong)]
+        )
 
   def test_nan_is_no_result(self):
     one = [np.ones(3)]

@@ -28,34 +28,46 @@ def _never_ends():
   return tf.while_loop(lambda i: i >= 0, lambda i: i * 1, [tf.constant(0)])
 
 
-def _build_process() -> tff.learning.templates.LearningProcess:
-  def model_fn():
-    layers = tf.keras.layers
-    start = tf.keras.initializers.GlorotUniform
-    model = tf.keras.Sequential([
-        layers.InputLayer((12, 12, 1)),
-        layers.Conv2D(4, 3, activation='relu', kernel_initializer=start(1)),
-        layers.MaxPool2D(),
-        layers.Flatten(),
-        layers.Dense(10, kernel_initializer=start(2)),
-    ])
-    return tff.learning.models.from_keras_model(
-        model,
-        loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        input_spec=(
-            tf.TensorSpec([None, 12, 12, 1], tf.float32),
-            tf.TensorSpec([None], tf.int32),
-        ),
-    )
+def _build_round() -> tff.Computation:
+  """Returns a round that trains a convolution and a layer after it."""
+  weights_type = tff.to_type((
+      tff.TensorType(np.float32, [3, 3, 1, 4]),
+      tff.TensorType(np.float32, [400, 10]),
+  ))
+  batches_type = tff.SequenceType((
+      tff.TensorType(np.float32, [None, 12, 12, 1]),
+      tff.TensorType(np.int32, [None]),
+  ))
 
-  return tff.learning.algorithms.build_unweighted_fed_avg(
-      model_fn,
-      client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-      loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+  def step(weights, batch):
+    images, labels = batch
+    with tf.GradientTape() as tape:
+      tape.watch(weights)
+      found = tf.nn.relu(tf.nn.conv2d(images, weights[0], 1, 'VALID'))
+      logits = tf.reshape(found, [-1, 400]) @ weights[1]
+      losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+      loss = tf.reduce_mean(losses)
+    gradients = tape.gradient(loss, weights)
+    return tuple(w - 0.1 * g for w, g in zip(weights, gradients))
+
+  @tff.tensorflow.computation(weights_type, batches_type)
+  def train(weights, batches):
+    return batches.reduce(tuple(weights), step)
+
+  @tff.federated_computation(
+      tff.FederatedType(weights_type, tff.SERVER),
+      tff.FederatedType(batches_type, tff.CLIENTS),
   )
+  def one_round(weights, batches):
+    trained = tff.federated_map(
+        train, (tff.federated_broadcast(weights), batches)
+    )
+    return tff.federated_mean(trained)
+
+  return one_round
 
 
-def _train(process, num_rounds: int) -> bytes:
+def _train(one_round, num_rounds: int) -> bytes:
   generator = np.random.default_rng(20)
   clients = [
       tf.data.Dataset.from_tensor_slices((
@@ -64,21 +76,23 @@ def _train(process, num_rounds: int) -> bytes:
       )).batch(10)
       for _ in range(8)
   ]
-  state = process.initialize()
+  weights = tuple(
+      generator.normal(scale=0.1, size=shape).astype(np.float32)
+      for shape in ([3, 3, 1, 4], [400, 10])
+  )
   for _ in range(num_rounds):
-    state = process.next(state, clients).state
-  weights = process.get_model_weights(state).trainable
+    weights = one_round(weights, clients)
   return b''.join(np.asarray(weight).tobytes() for weight in weights)
 
 
 class ContextsTest(absltest.TestCase):
 
   def test_bit_for_bit_the_same_on_fresh_workers(self):
-    process = _build_process()
+    one_round = _build_round()
     results = set()
     for _ in range(2):
       with execution.create_native_context(max_concurrent_clients=1):
-        results.add(_train(process, num_rounds=2))
+        results.add(_train(one_round, num_rounds=2))
     self.assertLen(results, 1)
 
   def test_block_installs_and_closes(self):
