@@ -211,7 +211,8 @@ def _train(next_round, **settings) -> list[float]:
   state = 2 * (np.zeros(2, np.float32),)
   with execution.create_sync_in_process_context(**settings):
     for num_clients in (4, 5):
-      rows = random.normal(size=[num_clients, 3, 2]).astype(np.float32)
+      rows = random.normal([0.0, 3.0], size=[num_clients, 3, 2])
+      rows = rows.astype(np.float32)
       clients = [tf.data.Dataset.from_tensor_slices(own) for own in rows]
       state = next_round(state, clients)
   return state[0].tolist()
