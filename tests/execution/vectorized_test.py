@@ -379,6 +379,10 @@ def _gradient(results, inputs) -> list[tf.Tensor]:
     weights = 1.0 + np.arange(size, dtype=np.float32) / (size + 1)
     return tf.cast(part, tf.float32) * weights.reshape(part.shape)
 
+  # Whole numbers, some of them of unknown shape, have no gradient.
+  results = [part for part in results if not part.dtype.is_integer]
+  if not results:
+    return []
   gradients = tf.gradients(list(map(weighted, results)), list(inputs))
   return [gradient for gradient in gradients if gradient is not None]
 
