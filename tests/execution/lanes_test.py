@@ -58,7 +58,7 @@ def _branch(data):
 
 def _at_once(function, *, has_zeros: bool):
   """Returns the results of all clients, and how often a body was converted."""
-  graph_def, names = vectorized_test._graph_of(function, [_DATA])
+  alone = vectorized_test._Work(function, [_DATA])
   bodies = []
   convert = pfor._convert_function_call
 
@@ -70,9 +70,9 @@ def _at_once(function, *, has_zeros: bool):
   def work(data, zeros):
     return tf.vectorized_map(
         lambda own: pure.evaluate(
-            graph_def,
+            alone.graph_def,
             {'in_0': own[0]},
-            names,
+            alone.values,
             is_vectorized=True,
             own_zero=own[1] if has_zeros else None,
         ),
@@ -119,7 +119,7 @@ class LanesTest(parameterized.TestCase):
           for _, function, given in vectorized_test._CASES
       ]
 
-    graph_def, names = vectorized_test._graph_of(everything, inputs)
+    alone = vectorized_test._Work(everything, inputs)
     converted, of_clients = {}, []
     add = pfor.PFor._add_conversion
 
@@ -130,7 +130,9 @@ class LanesTest(parameterized.TestCase):
     def of_client(own):
       of_clients.append(own[0])
       given = {f'in_{index}': one for index, one in enumerate(own)}
-      return pure.evaluate(graph_def, given, names, is_vectorized=True)
+      return pure.evaluate(
+          alone.graph_def, given, alone.values, is_vectorized=True
+      )
 
     with mock.patch.object(pfor.PFor, '_add_conversion', noted):
       tf.function(
