@@ -3,6 +3,8 @@
 #   make train ARGS='--seed 2'
 SHELL := /bin/bash
 ARGS ?=
+# Both workers of the tests and all their children load the same files.
+export PYTHONDONTWRITEBYTECODE =
 python := .venv/bin/python
 python_current := .venv-current/bin/python
 python_colab := .venv-colab/bin/python

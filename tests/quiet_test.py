@@ -39,7 +39,7 @@ class WithoutLogTest(absltest.TestCase):
       with self.assertRaises(ValueError):
         tf.function(
             lambda rows: chunks.at_once(
-                lambda own: _sums(own[0]),
+                lambda own, own_zero: _sums(own[0]),
                 [row],
                 [rows],
                 kind=datasets.Kind.ROWS,

@@ -376,7 +376,7 @@ class ContractTest(parameterized.TestCase):
       _factory(**changes)
 
   def test_integer_updates_are_refused(self):
-    with self.assertRaisesRegex(TypeError, 'float32.*dtype of the model'):
+    with self.assertRaisesRegex(TypeError, 'float32.*model decide dtype'):
       _factory().create(tff.TensorType(np.int32, [4]))
 
 

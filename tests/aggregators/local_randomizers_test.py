@@ -396,7 +396,7 @@ class ArgumentsTest(parameterized.TestCase):
       tff.SequenceType(_VECTOR),
   )
   def test_other_updates_are_refused(self, value_type):
-    with self.assertRaisesRegex(TypeError, 'float32.*dtype of the model'):
+    with self.assertRaisesRegex(TypeError, 'float32.*model decide dtype'):
       _create(_SPHERE, value_type)
 
 
