@@ -332,7 +332,9 @@ class Tables:
     return self._start
 
   def value(self, state: np.ndarray) -> int:
-    """Returns S2 of the rounds of a state. The last gap may end after them.
+    """Returns S2 of the rounds so far, from their state.
+
+    The last participation may forbid rounds after them.
     """
     return int(state[:, -1].max())
 

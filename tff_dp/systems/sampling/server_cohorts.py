@@ -56,8 +56,8 @@ implementation.dropouts: whoever is not connected, or was drawn and does not
       raise _checks.ArgumentError(
           'plan.unit',
           plan.unit,
-          "'client': the clients of another stack are clients, not examples of"
-          ' one holder',
+          "'client', because a server on another stack draws clients, not"
+          ' examples of one holder',
       )
     plan_lib.check_no_public_seed(schedule_seed)
     self.clients_needed = plan.population
