@@ -165,6 +165,7 @@ class ContextTest(absltest.TestCase):
         _sum([1.0])
 
   def test_in_process_is_the_default_kind(self):
+    self.addCleanup(execution.set_default_context)
     first = execution.set_default_context(max_concurrent_clients=2)
     self.addCleanup(first.close)
     self.assertIsInstance(first, in_process.InProcessContext)
@@ -178,6 +179,7 @@ class ContextTest(absltest.TestCase):
         _sum([1.0])
 
   def test_bad_values_leave_the_default_alone(self):
+    self.addCleanup(execution.set_default_context)
     context = execution.set_default_context()
     self.addCleanup(context.close)
     for arguments in (

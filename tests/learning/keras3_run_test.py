@@ -19,6 +19,7 @@ import tensorflow_federated as tff
 from tests.learning import small_model
 import tff_dp
 from tff_dp import _compat
+from tff_dp import execution
 from tff_dp import export
 from tff_dp import learning
 from tff_dp import mechanisms
@@ -121,6 +122,10 @@ def train_until_killed(root) -> None:
 
   process = _process(_functional(_keras_model(dropout_seed=6)))
   _train(process, root, evaluate_fn=kill, rounds_per_eval=3)
+
+
+def setUpModule():
+  execution.set_default_context()
 
 
 class Keras3RunTest(absltest.TestCase):

@@ -44,9 +44,9 @@ class RuntimeTest(parameterized.TestCase):
     # Kind -> (part of its cases, how many these are at least).
     if _compat.COLUMN.has_worker:
       parts = {
-          'tutorial': ('3/23', 2),
+          'tutorial': ('3/31', 1),
           'generated': ('1/25', 8),
-          'poisoned': ('8/64', 3),
+          'poisoned': ('8/101', 2),
       }
     else:
       parts = {'builder': ('1/48', 2), 'generated': ('2/30', 7)}
