@@ -3,7 +3,7 @@
 #   make train ARGS='--seed 2'
 SHELL := /bin/bash
 ARGS ?=
-# Both workers of the tests and all their children load the same files.
+# Python keeps bytecode, so processes of the tests do not compile it again.
 export PYTHONDONTWRITEBYTECODE =
 python := .venv/bin/python
 python_current := .venv-current/bin/python

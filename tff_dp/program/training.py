@@ -89,9 +89,8 @@ def train(
       own budget and delta. This delta is then for the largest epsilon of all
       parties.
     plan: Plan of the process. Default: the plan that the process names. You
-    must
-      pass the plan if it is a result of `with_availability`. You must also pass
-      it if the aggregator was made in another Python process, or before
+      must pass the plan if it is a result of `with_availability`. You must also
+      pass it if the aggregator was made in another Python process, or before
       aggregators of 32 other plans. Pass a `NonPrivatePlan` to train any
       process without privacy.
     epsilon_budget: Budget at `delta`. The round that would exceed it is

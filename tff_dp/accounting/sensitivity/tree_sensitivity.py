@@ -334,7 +334,7 @@ class Tables:
   def value(self, state: np.ndarray) -> int:
     """Returns S2 of the rounds so far, from their state.
 
-    The last participation may forbid rounds after them.
+    The last participation may also forbid rounds that are still to come.
     """
     return int(state[:, -1].max())
 
