@@ -18,6 +18,7 @@ from absl.testing import parameterized
 _ROOT = pathlib.Path(__file__).parents[1]
 _INPUTS = (
     'requirements.lock',
+    'requirements.uv.lock',
     'setup.py',
     'pyproject.toml',
     'tools/make_environment.sh',
@@ -34,7 +35,9 @@ _ON_TOP = (
     ('requirements.cuda-current', 'requirements.current'),
     ('requirements.jupyter', 'requirements'),
 )
-_OTHERS = ('requirements.benchmark', 'requirements.notebooks')
+_OTHERS = (
+    'requirements.benchmark', 'requirements.notebooks', 'requirements.uv'
+)
 # Two have none, the last those of what it includes.
 _NO_FILES = (
     'requirements.flower.overrides',
@@ -156,26 +159,56 @@ class MakeEnvironmentTest(parameterized.TestCase):
         name, f'#!/usr/bin/env bash\n[[ "$2" == *"\'{version}\'"* ]]\n'
     )
 
-  def test_pip_ignores_the_end_of_tffs_pythons(self):
-    # A Python of which `-m venv` makes a folder with this very Python.
+  def _stand_in_pip(self, script: str) -> None:
+    """A Python of which `-m venv` makes a folder with this very Python."""
     self._stand_in(
         'python3.13',
-        """#!/usr/bin/env bash
+        f"""#!/usr/bin/env bash
         [[ "$1" == -c ]] && exit
         echo "python $*" >> calls
         if [[ "$2" == venv ]]; then
           mkdir -p "$3/bin"
           cp "$0" "$3/bin/python"
+        elif [[ "$*" == *uv.lock* ]]; then
+          {script}
         fi
         """,
     )
-    (self._bin / 'cp').symlink_to(shutil.which('cp'))
+    for tool in ('cp', 'touch'):
+      (self._bin / tool).symlink_to(shutil.which(tool))
+
+  @parameterized.named_parameters(
+      ('that_finds_no_uv', 'exit 1'),
+      ('whose_uv_fails', 'mkdir .venv-current/borrowed'),
+  )
+  def test_pip_ignores_the_end_of_tffs_pythons(self, script):
+    self._stand_in_pip(script)
     result = self._run('current')
     self.assertEqual(result.returncode, 0, result.stderr)
-    _, locked, editable = self._calls()
+    _, fetch, locked, editable = self._calls()
+    self.assertIn('--require-hashes --requirement requirements.uv.lock', fetch)
     self.assertIn('--ignore-requires-python', locked)
     self.assertIn('--require-hashes', locked)
     self.assertIn('--editable .', editable)
+    self.assertFalse((self._folder / '.venv-current' / 'borrowed').exists())
+
+  def test_pip_borrows_uv(self):
+    self._stand_in('lent', _UV)
+    self._stand_in_pip(
+        'mkdir -p .venv-current/borrowed/bin;'
+        f' cp {self._bin}/lent .venv-current/borrowed/bin/uv'
+    )
+    result = self._run('current')
+    self.assertEqual(result.returncode, 0, result.stderr)
+    _, fetch, locked, editable = self._calls()
+    self.assertIn('--target .venv-current/borrowed', fetch)
+    self.assertRegex(
+        locked,
+        '^uv pip install .*--no-deps --require-hashes --requirement'
+        ' requirements.current.lock',
+    )
+    self.assertRegex(editable, '^uv pip install .*--editable .')
+    self.assertFalse((self._folder / '.venv-current' / 'borrowed').exists())
 
   def test_unknown_stack(self):
     result = self._run('newest')

@@ -13,7 +13,7 @@
 #
 # Makes a folder with Python and everything in the lock, or does nothing, within
 # milliseconds, if it is there and up to date. With uv where that is installed,
-# else with pip. PYTHON names another Python than the first one found.
+# else with pip, which fetches uv for the time. PYTHON names another Python than the first one found.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -37,7 +37,8 @@ esac
 stamp="${venv}/tff_dp_environment"
 # What the environment is made from. It is up to date if the stamp, which is
 # written last, holds the hash of exactly this, so half an installation is not.
-inputs=("${lock}" setup.py pyproject.toml tools/make_environment.sh)
+inputs=("${lock}" requirements.uv.lock setup.py pyproject.toml
+        tools/make_environment.sh)
 # The lock is complete: nothing may be added to it, whatever packages ask for.
 locked=(--no-deps --require-hashes --requirement "${lock}")
 editable=(--no-deps --no-build-isolation --editable .)
@@ -92,11 +93,17 @@ find_python() {
   done
 }
 
+# make_with_uv UV [FLAG...]
 make_with_uv() {
-  uv venv --quiet --allow-existing --python "${python:-${versions[0]}}" \
+  "$1" venv --quiet --allow-existing --python "${python:-${versions[0]}}" \
     "${venv}"
-  uv pip install --quiet --python "${venv}/bin/python" "${locked[@]}"
-  uv pip install --quiet --python "${venv}/bin/python" "${editable[@]}"
+  install_with_uv "$@"
+}
+
+# install_with_uv UV [FLAG...]; with `&&`, so that it may be a condition.
+install_with_uv() {
+  local uv=("$1" pip install --quiet --python "${venv}/bin/python" "${@:2}")
+  "${uv[@]}" "${locked[@]}" && "${uv[@]}" "${editable[@]}"
 }
 
 make_with_pip() {
@@ -112,6 +119,17 @@ make_with_pip() {
   local pip=("${venv}/bin/python" -m pip install --quiet --quiet --no-input
              --ignore-requires-python --disable-pip-version-check
              --progress-bar off)
+  # uv takes half of the time, so pip installs it first, and it is deleted
+  # afterwards. It does not know pip's settings, such as a mirror.
+  local borrowed="${venv}/borrowed"
+  if "${pip[@]}" --target "${borrowed}" --require-hashes \
+        --requirement requirements.uv.lock >/dev/null 2>&1 \
+      && install_with_uv "${borrowed}/bin/uv" \
+        --cache-dir "${borrowed}/cache" >/dev/null 2>&1; then
+    rm -rf "${borrowed}"
+    return
+  fi
+  rm -rf "${borrowed}"
   "${pip[@]}" --no-compile "${locked[@]}"
   "${pip[@]}" --no-compile "${editable[@]}"
 }
@@ -153,7 +171,7 @@ make_environment() {
   rm -rf "${venv}"
   mkdir "${venv}"
   echo unfinished > "${stamp}"
-  "make_with_${tool}"
+  "make_with_${tool}" "${tool}"
   write_bytecode
   wanted > "${stamp}"
   say "Made ${venv} in ${SECONDS} s."
