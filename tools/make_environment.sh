@@ -165,7 +165,7 @@ make_environment() {
       "move it away, or delete it yourself: rm -r ${venv}"
   fi
   say "Making ${venv} with ${tool} and $(grep -c '==' "${lock}")" \
-    'packages (TFF: 3 GB); this may take some minutes.'
+    'packages (up to 3 GB); this may take some minutes.'
   # From here on it is ours, and unfinished. What an older lock has installed
   # must not stay, so it is made anew.
   rm -rf "${venv}"

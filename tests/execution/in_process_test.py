@@ -10,6 +10,7 @@ import asyncio
 import collections
 import dataclasses
 import gc
+import logging
 import threading
 from unittest import mock
 import weakref
@@ -70,6 +71,19 @@ def _schedule(computation) -> schedule.Schedule:
       computation.to_building_block()
   )
   return schedule.build(tff.framework.to_call_dominant(block))
+
+
+@tff.tensorflow.computation(tff.SequenceType(np.float32))
+def _unlisted(dataset):
+  """Work that is not known to be safe for many clients at once."""
+  return dataset.reduce(0.0, lambda total, x: total + tf.math.lgamma(x))
+
+
+@tff.federated_computation(
+    tff.FederatedType(tff.SequenceType(np.float32), tff.CLIENTS)
+)
+def _sum_of_unlisted(datasets):
+  return tff.federated_sum(tff.federated_map(_unlisted, datasets))
 
 
 class ScheduleTest(absltest.TestCase):
@@ -204,6 +218,19 @@ class ContextTest(absltest.TestCase):
           native.NativeWorkerError, 'in-process context, or Python 3.11'
       ):
         execution.set_default_context('native')
+
+  def test_what_cannot_be_done_at_once_is_tried_once_for_all_workers(self):
+    clients = [[1.0, 2.0], [3.0, 4.0]] * 64
+    with execution.create_sync_in_process_context(
+        max_concurrent_clients=2
+    ) as context:
+      with self.assertLogs('tff_dp.execution', logging.DEBUG) as logs:
+        found = _sum_of_unlisted(clients)
+      self.assertEqual(context.num_clients_by_path['at_once'], 0)
+    expected = 64 * np.log([1.0, 1.0, 2.0, 6.0]).sum()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    tries = [line for line in logs.output if 'do not work at once' in line]
+    self.assertLen(tries, 1)
 
   def test_no_thread_is_left(self):
     with execution.create_sync_in_process_context(

@@ -46,14 +46,24 @@ def _train(data):
 
 
 def _branch(data):
-  """A loop with a branch, which lanes do not look into."""
+  """Branches by what clients share and do not share, and a loop in a branch."""
 
-  def step(i, weights):
-    return i + 1, tf.cond(
-        i < 2, lambda: weights * data[0], lambda: weights + 1.0
-    )
+  def train(weights):
+    return tf.while_loop(
+        lambda j, _: j < 3,
+        lambda j, own: (j + 1, own - 0.1 * data[j] * tf.reduce_sum(own)),
+        [0, weights],
+    )[1]
 
-  return tf.while_loop(lambda i, *_: i < 4, step, [0, tf.ones([3])])[1:]
+  def step(i, weights, shared, positive):
+    shared = tf.cond(i < 2, lambda: shared + 1.0, lambda: shared * 2.0)
+    weights = tf.cond(i < 3, lambda: train(weights), lambda: weights + shared)
+    positive += tf.cond(tf.reduce_sum(weights) > 0.0, lambda: 1, lambda: 0)
+    return i + 1, weights, shared, positive
+
+  return tf.while_loop(
+      lambda i, *_: i < 4, step, [0, tf.ones([3]), tf.constant(0.5), 0]
+  )[1:]
 
 
 def _at_once(function, *, has_zeros: bool):
@@ -101,10 +111,11 @@ class LanesTest(parameterized.TestCase):
           np.broadcast_to(got, np.shape(want)), want, rtol=1e-5
       )
 
-  def test_each_body_is_converted_once(self):
-    _, by_trial = _at_once(_train, has_zeros=False)
-    self.assertGreaterEqual(max(by_trial), 3)
-    _, found = _at_once(_train, has_zeros=True)
+  @parameterized.parameters((_train, 3), (_branch, 2))
+  def test_each_body_is_converted_once(self, function, trials):
+    _, by_trial = _at_once(function, has_zeros=False)
+    self.assertGreaterEqual(max(by_trial), trials)
+    _, found = _at_once(function, has_zeros=True)
     self.assertEqual(max(found), 1, found)
 
   def test_shared_results_are_those_that_tensorflow_shares(self):

@@ -15,34 +15,24 @@ import tensorflow as tf
 from tff_dp import _compat
 
 # Clients share the results of these operations, even if the inputs differ. For
-# all others in `vectorized.OPERATIONS`, TensorFlow makes a result for each
-# client if an input differs.
+# branches and all others in `vectorized.OPERATIONS`, TensorFlow makes a result
+# for each client if an input differs.
 _SHARED = frozenset(
     ['BroadcastGradientArgs', 'Rank', 'Shape', 'Size', 'ZerosLike']
 )
-_BRANCHES = frozenset(['If', 'StatelessIf'])
 _LOOPS = frozenset(['While', 'StatelessWhile'])
-
-
-class _UnknownError(Exception):
-  """It is not known whether a tensor differs between clients."""
 
 
 def separate(loop: tf.Operation, own_zero: tf.Tensor) -> None:
   """Gives each client its own copy of the variables that will differ.
-
-  A loop with branches stays as it is, so TensorFlow converts it by trial.
 
   Args:
     loop: A `While` of the current graph.
     own_zero: Number 0 of each client, from inside of `tf.vectorized_map`.
   """
   known = {id(_client_index(own_zero)): True}
-  try:
-    before = [_differs(tensor, known) for tensor in loop.inputs]
-    after = _after(loop, before)
-  except _UnknownError:
-    return
+  before = [_differs(tensor, known) for tensor in loop.inputs]
+  after = _after(loop, before)
   for index, (is_own, will_be_own) in enumerate(zip(before, after)):
     if will_be_own and not is_own:
       shared = tf.expand_dims(loop.inputs[index], 0)
@@ -84,9 +74,6 @@ def _differs(tensor: tf.Tensor, known: dict[int, bool]) -> bool:
     tensor: The tensor.
     known: What is known about other tensors, by their ids. Receives what is
       found.
-
-  Raises:
-    _UnknownError: The tensor depends on the result of a branch.
   """
   waiting = [tensor]
   while waiting:
@@ -99,8 +86,6 @@ def _differs(tensor: tf.Tensor, known: dict[int, bool]) -> bool:
       waiting.pop()
     elif operation.type in _SHARED:
       known[id(waiting.pop())] = False
-    elif operation.type in _BRANCHES:
-      raise _UnknownError
     elif unknown:
       waiting += unknown
     else:

@@ -334,10 +334,13 @@ class Program:
     with self._lock:
       key = f'{name}w{worker}'
       if key not in self._functions:
-        # One graph without variables serves all workers of a device.
+        # One graph without variables serves all workers of a device. What could
+        # not be traced for one of them (None) cannot be for another.
         like = f'{name}w{self.worker_devices.index(device)}'
         function = self._functions.get(like)
-        if function is None or function.has_variables:
+        if like not in self._functions or (
+            function is not None and function.has_variables
+        ):
           function = trace(key, device)
           if function is not None:
             _warn_of_seeds(function.seeded_operations)
