@@ -64,6 +64,8 @@ _STACK = (
     'draws_test.py',
     'execution/datasets_test.py',
     'execution/in_process_test.py',
+    'execution/memory_test.py',
+    'execution/placement_test.py',
     'execution/vectorized_test.py',
     'export/',
     'learning/keras3',
@@ -168,8 +170,9 @@ def pytest_configure(config):
   )
   config.addinivalue_line(
       'markers',
-      'once: one stack is enough for this law of noise, arithmetic or order of'
-      ' files, the same on every stack: `--short` leaves it out',
+      'once(cases, but): one stack is enough for this law of noise, arithmetic'
+      ' or order of files, the same on every stack: `--short` leaves it out, or'
+      ' these cases of it, or all but those',
   )
 
 
@@ -183,9 +186,9 @@ def pytest_ignore_collect(collection_path, config):
   return True
 
 
-def _is_slow(item) -> bool:
-  """Returns whether only `--slow` runs a test."""
-  marker = item.get_closest_marker('slow')
+def _is_marked(item, name: str) -> bool:
+  """Returns whether a test, or this case of it, is marked as slow or once."""
+  marker = item.get_closest_marker(name)
   if marker is None:
     return False
 
@@ -206,14 +209,14 @@ def pytest_collection_modifyitems(config, items):
   folder = pathlib.Path(__file__).parent
   names = {i: i.path.relative_to(folder).as_posix() for i in items}
   if not config.getoption('--slow'):
-    slow = [item for item in items if _is_slow(item)]
+    slow = [item for item in items if _is_marked(item, 'slow')]
     config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if not _is_slow(item)]
+    items[:] = [item for item in items if not _is_marked(item, 'slow')]
   if config.getoption('--short'):
     needed = [
         item
         for item in items
-        if not item.get_closest_marker('once')
+        if not _is_marked(item, 'once')
         and not item.get_closest_marker('reference_only')
     ]
     last_of_file = {names[item]: item for item in needed}

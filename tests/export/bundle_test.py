@@ -157,6 +157,7 @@ class BundleTest(parameterized.TestCase):
 
   @parameterized.parameters(*(kind for kind, _ in small_bundle.runs()))
   @pytest.mark.slow(but=['0', '1'])  # Noise of the server and of clients.
+  @pytest.mark.once(cases=['0'])
   def test_bundle_of_another_stack_runs(self, kind):
     # The forms of the first kind run above, those of the others here.
     forms = () if kind == 'dp_ftrl' else computations.FORMS
@@ -165,6 +166,7 @@ class BundleTest(parameterized.TestCase):
         found = measuring.run_bundle(root, seconds=0)
       self.assertEmpty(verification.failed(found))
 
+  @pytest.mark.once
   def test_a_changed_byte_is_found_in_every_file(self):
     root = self._copy()
     files = [path for path in root.rglob('*') if path.is_file()]
@@ -208,6 +210,7 @@ class BundleTest(parameterized.TestCase):
           self.assertNotIn(secret, content, f'{name} in {path.name}')
         self.assertNotIn(str(self.root).encode(), content)
 
+  @pytest.mark.once
   def test_a_file_of_another_run_does_not_pass(self):
     def changed(name, **facts):
       content = json.loads((self.output / name).read_text())
@@ -222,6 +225,7 @@ class BundleTest(parameterized.TestCase):
     ):
       self.assertEqual(list(self._forged(name, content)), [where], name)
 
+  @pytest.mark.once
   def test_a_fixed_key_and_a_sum_without_noise_do_not_pass(self):
     path = pathlib.Path(self.create_tempfile().full_path)
     process_files.write(path, _with_fixed_key().initialize)
@@ -231,6 +235,7 @@ class BundleTest(parameterized.TestCase):
     failed = self._forged(bundle.NEXT, path.read_bytes())
     self.assertIn('adds no noise', failed['process'])
 
+  @pytest.mark.once
   def test_what_is_refused_leaves_nothing_behind(self):
     target = self.root / 'refused'
     run = self.root / 'run'
@@ -252,6 +257,7 @@ class BundleTest(parameterized.TestCase):
         export.export_bundle(arguments.pop('run'), **arguments)
     self.assertEqual({p.name for p in self.root.iterdir()}, {'run', 'bundle'})
 
+  @pytest.mark.once
   def test_the_process_that_a_run_keeps(self):
     # `test_command_line` exports and verifies it.
     folder = pathlib.Path(self.create_tempdir().full_path)
@@ -268,6 +274,7 @@ class BundleTest(parameterized.TestCase):
     manifest = export.export_bundle(run, output=folder / 'other')
     self.assertContainsSubset(bundle.OF_PROCESS, manifest['absent'])
 
+  @pytest.mark.once
   def test_command_line(self):
     target = pathlib.Path(self.create_tempdir().full_path) / 'small'
     run = self.root / 'run'

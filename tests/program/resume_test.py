@@ -153,6 +153,8 @@ class _ResumeTestCase(kills.RunsTestCase):
     )
 
 
+# On another stack, the run of `keras3_run_test.py` resumes.
+@pytest.mark.once
 class ResumeTest(_ResumeTestCase):
 
   names = _SOME

@@ -305,6 +305,7 @@ def _run_until_killed(root: pathlib.Path, kind: str, *, in_round: int) -> None:
   raise AssertionError('The run was not killed.')
 
 
+@pytest.mark.once
 class TrainTest(kills.RunsTestCase):
   """A whole run, killed after a checkpoint of one kind."""
 

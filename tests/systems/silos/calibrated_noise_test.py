@@ -19,6 +19,8 @@ from tff_dp import silos
 from tff_dp.systems.silos import silo_calibration
 from tff_dp.systems.silos import silo_sampling
 
+pytestmark = pytest.mark.once
+
 _SIZE = 3000
 _CLIP = 0.5
 

@@ -110,6 +110,7 @@ class EnvelopeTest(parameterized.TestCase):
       moreau.moreau_envelope(arguments.pop('loss'), **arguments)
 
 
+@pytest.mark.once
 class SmoothedSgdTest(parameterized.TestCase):
 
   def test_every_record_is_smoothed_on_its_own(self):

@@ -186,6 +186,8 @@ class ComparisonTest(absltest.TestCase):
     self.assertIsNone(comparison.names(self.folder))
 
 
+# The task of MNIST trains on each stack.
+@pytest.mark.once
 class RunTest(absltest.TestCase):
 
   _ROWS = ('dp_ftrl', 'cyclic', 'non_private')

@@ -11,6 +11,7 @@ from unittest import mock
 
 from absl.testing import absltest
 import numpy as np
+import pytest
 
 from tasks.common import engine
 from tasks.silos import insurance
@@ -61,6 +62,7 @@ class InsuranceTest(absltest.TestCase):
     self.assertEqual(code, 0)
     return settings
 
+  @pytest.mark.once
   def test_without_privacy_it_beats_the_mean(self):
     folder = pathlib.Path(self.create_tempdir())
     self._run(folder, '--layouts', 'region')
