@@ -11,12 +11,14 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 from scipy import stats
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.aggregators import flows
 from tests.learning import small_model
 from tff_dp import _checks
 from tff_dp import execution
+from tff_dp.aggregators import client_randomizers
 from tff_dp.aggregators import local_randomizers
 from tff_dp.mechanisms import randomizers
 
@@ -299,6 +301,23 @@ class MeanTest(parameterized.TestCase):
         np.array([1.0, 0.0, 2.0, 0.0]) * num_clients / 2.5,
         atol=1e-3,
     )
+
+  @parameterized.parameters(0, 1, 7, 8, 9, 17)
+  def test_directions_are_added_in_the_order_of_the_reports(self, num_reports):
+    randomizer = client_randomizers.build(randomizers.Sphere(2.0, 1.0), 50)
+    rng = np.random.default_rng(num_reports)
+    reports = rng.integers(2**62, size=[num_reports, 3])
+    reports[:, 2] = rng.choice([-1, 1], size=num_reports)
+    expected = tf.zeros([50])
+    for report in reports:
+      expected += randomizer.estimate(tf.constant(report))
+    total, found = tf.function(
+        local_randomizers._sum_estimates, autograph=False
+    )(
+        randomizer, tf.constant(reports)
+    )
+    self.assertEqual(found, num_reports)
+    np.testing.assert_array_equal(total, expected)
 
   @parameterized.parameters(np.nan, np.inf, 3e38)
   def test_bad_clients_count_as_zero(self, entry):

@@ -27,6 +27,8 @@ from tff_dp.aggregators import shuffle
 from tff_dp.mechanisms import randomizers
 
 ARRIVED = 'arrived'
+# Reports that the server expands in one step, and the numbers of these in all.
+_MOST_AT_ONCE, _MOST_NUMBERS = 8, 2**20
 
 
 class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
@@ -308,11 +310,17 @@ def _sum_estimates(randomizer, shuffled):
     total = tf.cast(shuffled['total'], tf.float64) * step
     return tf.cast(total, tf.float32), shuffled['num_reports']
   num_reports = tf.shape(shuffled)[0]
+  # Each report expands to a vector of the model's size. Cores draw a few of
+  # these side by side, and they are added one after the other, in the order of
+  # the reports. A report of zeros, which fills up the last step, adds zeros.
+  at_once = max(1, min(_MOST_AT_ONCE, _MOST_NUMBERS // randomizer.num_params))
+  filled = tf.pad(shuffled, [[0, (-num_reports) % at_once], [0, 0]])
 
-  # One after the other, in the order of the reports, because each report
-  # expands to a vector of the model's size.
   def add(index, total):
-    return index + 1, total + randomizer.estimate(shuffled[index])
+    estimates = [randomizer.estimate(filled[index + i]) for i in range(at_once)]
+    # TensorFlow would add up a sum of many terms in another order.
+    total = tf.foldl(tf.add, tf.stack(estimates), total, parallel_iterations=1)
+    return index + at_once, total
 
   _, total = tf.while_loop(
       lambda index, _: index < num_reports,
