@@ -89,7 +89,7 @@ class AveragingTest(parameterized.TestCase):
       (learning.SuffixAverage(0.25), dict()),
       (learning.ExponentialAverage(0.7), dict(l1=0.05)),
   )
-  @pytest.mark.slow(cases=['0', '3'])
+  @pytest.mark.slow(but=['2'])
   def test_equals_the_mean_of_the_models_before_each_update(
       self, average, server
   ):

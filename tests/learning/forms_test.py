@@ -49,7 +49,7 @@ class FormsTest(parameterized.TestCase):
         noise_multiplier=noise_multiplier,
     )
     server = dict(zip(('momentum', 'nesterov'), server))
-    clients = [] if noise_multiplier else [small_model.client(i) for i in (1, 2)]
+    clients = [] if noise_multiplier else [small_model.client(1)]
     residual, _ = _train(
         small_model.build_process(plan, **server), clients=clients
     )
@@ -70,7 +70,7 @@ class FormsTest(parameterized.TestCase):
     # The initial model, of norm 1.15, is projected.
     start = small_model.flat(process.get_model_weights(process.initialize()))
     self.assertAlmostEqual(np.linalg.norm(start), 0.6, places=6)
-    models, _ = _train(process, clients=[])
+    models, metrics = _train(process, clients=[])
     expected = {}
     for restart_every in (None, 3):
       spec = ftrl.Ftrl(0.5, restart_every=restart_every, **server)
@@ -81,13 +81,11 @@ class FormsTest(parameterized.TestCase):
         expected[restart_every].append(weights.numpy())
     np.testing.assert_allclose(models, expected[3], atol=1e-5)
     self.assertGreater(np.abs(models - expected[None]).max(), 0.01)
-    # With clients the set holds, too.
-    models, metrics = _train(process, clients=[small_model.client(1)])
     norms = np.linalg.norm(models, axis=1)
     self.assertLessEqual(norms.max(), 0.6 * (1 + 1e-6))
-    self.assertEqual(
-        metrics['finalizer']['num_zero_weights'], np.sum(models[-1] == 0.0)
-    )
+    num_zeros = np.sum(models[-1] == 0.0)
+    self.assertGreater(num_zeros, 0)
+    self.assertEqual(metrics['finalizer']['num_zero_weights'], num_zeros)
 
 
 if __name__ == '__main__':
