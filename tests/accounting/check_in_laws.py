@@ -70,9 +70,9 @@ def fixed_window(
         flips = adapts and slot > 0 and outcome[slot - 1] == 1
         # One uniformly drawn winner, or a dummy.
         inputs = members[slot] or [dummy]
-        ones = np.mean([
+        ones = sum(
             _report(1 - bit if flips else bit, local_epsilon) for bit in inputs
-        ])
+        ) / len(inputs)
         probability *= ones if outcome[slot] else 1 - ones
       law[outcome] += probability
   return dict(law)

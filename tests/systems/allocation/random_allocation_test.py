@@ -61,7 +61,7 @@ def _exact(epsilon, sigma, num_steps):
       )[0]
   else:
     # A product rule: two of the three on a fine grid, the third exact.
-    g = np.linspace(-9.5, 9.5, 3801)
+    g = np.linspace(-9.5, 9.5, 1901)
     w = weights(g) * (g[1] - g[0])
     def mean(inner, strike):
       total = 0.0
@@ -163,6 +163,7 @@ class ManyStepsTest(parameterized.TestCase):
     self.assertBetween(found, 0.8 * poisson, 1.02 * poisson)
 
   @parameterized.product(sigma=(0.2, 1.0, 10.0), t=(2, 30, 5000))
+  @pytest.mark.slow(cases=['2', '8'])
   def test_never_above_no_amplification(self, sigma, t):
     remove, add = random_allocation.profiles(
         noise_multiplier=sigma, num_steps=t
@@ -412,7 +413,7 @@ class ReplaceOneTest(parameterized.TestCase):
     )
     # (e, d) to (2 e, (1 + exp(e)) d), with d so that it comes out at 1e-6.
     low, high = 1e-9, 1e-6
-    for _ in range(30):
+    for _ in range(12):
       middle = math.sqrt(low * high)
       one = random_allocation.epsilon(**settings, delta=middle)
       if (1 + math.exp(one)) * middle <= 1e-6:
@@ -472,7 +473,7 @@ class ErrorsTest(parameterized.TestCase):
       )
 
 
-def _drawn_delta(sigma, num_steps, epsilon, num_draws=20_000):
+def _drawn_delta(sigma, num_steps, epsilon, num_draws=8_000):
   """Returns (mean, standard error) of delta, remove, from weighted draws.
 
   One step is moved by one of several distances, of which 0 is one.

@@ -225,7 +225,8 @@ class PlotTest(parameterized.TestCase):
   )
   def test_writes_a_picture(self, words):
     path = os.path.join(self.create_tempdir().full_path, 'epsilon.png')
-    code, out, _ = _run(*words, '--plot', path)
+    with mock.patch.object(plots, '_NUM_POINTS', 2):
+      code, out, _ = _run(*words, '--plot', path)
     self.assertEqual(code, 0)
     self.assertIn('epsilon', out)
     with open(path, 'rb') as file:
