@@ -171,7 +171,10 @@ class RebuildTest(parameterized.TestCase):
   @parameterized.named_parameters(*_MECHANISMS.items())
   @pytest.mark.slow(
       cases=[
+          # Without a state.
+          'independent',
           'tree',
+          'tree_uncached',
           'tree_all_cached',
           'honaker',
           'banded',
