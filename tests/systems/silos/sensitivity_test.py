@@ -45,13 +45,8 @@ _SCHEMES = (
 @functools.cache
 def _whole_batch(scheme, curved):
   """Returns a process whose first round takes all records, without noise."""
-  if scheme is _SCHEMES[0] and not curved:
-    plan = toy.plan_of(
-        lambda: _build_poisson(
-            batch=float(_WHOLE), silos={'only': toy.free(_WHOLE)}
-        )
-    )
-    return _poisson().with_plan(plan)
+  if scheme in _SCHEMES[:2] and not curved:
+    return _with(scheme, _WHOLE)
   curvature = np.linspace(1.0, 3.0, _SIZE) if curved else None
   return toy.build_sgd(
       toy.build_model(_SIZE, curvature=curvature),
@@ -95,7 +90,7 @@ def _worst_records():
 class SensitivityTest(parameterized.TestCase):
 
   @parameterized.product(scheme=_SCHEMES, curved=(False, True))
-  @pytest.mark.slow(but=['0', '5'])
+  @pytest.mark.slow(but=['0', '2'])
   def test_replacing_one_record_moves_a_message_by_at_most_2c_over_k(
       self, scheme, curved
   ):
@@ -171,50 +166,47 @@ class SensitivityTest(parameterized.TestCase):
     )
 
 
-def _tags(count):
+def _tags(count, num_params=None):
   """Returns records that show in a message who they are."""
-  return toy.examples(np.eye(count) * 100.0, batch=7)
+  return toy.examples(np.eye(count, num_params) * 100.0, batch=7)
 
 
-def _tagged(count, **arguments):
+def _used_in(process, count, batch, *, num_rounds):
+  """Returns which records ten equal silos used, [rounds, silos, records]."""
+  runner = toy.Runner(process)
+  silos_of_round = [('only', _tags(count, _SIZE))] * 10
+  messages = np.stack([runner.round(silos_of_round) for _ in range(num_rounds)])
+  return _used(messages[..., :count], batch)
+
+
+def _used(messages, batch_size) -> np.ndarray:
+  """Returns which records are in messages, and checks the divisor."""
+  used = messages > 0.5 / batch_size
+  np.testing.assert_allclose(messages[used], 1.0 / batch_size, rtol=1e-4)
+  np.testing.assert_array_equal(messages[~used], 0.0)
+  return used
+
+
+def _build(sampling, num_records=_SIZE, **changes):
   return toy.build_sgd(
-      toy.build_model(count),
-      **dict(silos={'only': toy.free(count)}, noise_stddev=0.0) | arguments,
+      toy.build_model(_SIZE),
+      **dict(silos={'only': toy.free(num_records)}, noise_stddev=0.0)
+      | changes,
+      num_rounds=14,
+      sampling=sampling,
       l2_norm_clip=_CLIP,
   )
 
 
-def _used_in(runner, count, batch, *, num_rounds, num_silos):
-  """Returns which records many equal silos used, [rounds, silos, records]."""
-  silos_of_round = [('only', _tags(count))] * num_silos
-  return np.stack([
-      [_used(message, batch) for message in runner.round(silos_of_round)]
-      for _ in range(num_rounds)
-  ])
+@functools.cache
+def _of_kind(kind):
+  return _build(kind(1))
 
 
-def _used(message, batch_size) -> np.ndarray:
-  """Returns which records are in a message, and checks the divisor."""
-  used = message > 0.5 / batch_size
-  np.testing.assert_allclose(message[used], 1.0 / batch_size, rtol=1e-4)
-  np.testing.assert_array_equal(message[~used], 0.0)
-  return used
-
-
-# Records and expected batch.
-_POISSON = _SIZE, 2.5
-
-
-def _build_poisson(batch=_POISSON[1], **changes):
-  return _tagged(
-      _POISSON[0],
-      num_rounds=14,
-      sampling=silo_sampling.PoissonSampling(batch),
-      **changes,
-  )
-
-
-_poisson = functools.cache(_build_poisson)
+def _with(sampling, num_records=_SIZE, **changes):
+  """Returns a process of 14 rounds that has the graph of its kind."""
+  plan = toy.plan_of(lambda: _build(sampling, num_records, **changes))
+  return _of_kind(type(sampling)).with_plan(plan)
 
 
 @functools.cache
@@ -235,9 +227,9 @@ class SelectionTest(parameterized.TestCase):
 
   def test_poisson_rounds_are_independent_and_divided_by_the_expectation(self):
     # Some batch is empty in all but 2 of 100,000 runs.
-    count, batch = _POISSON
-    runner = toy.Runner(_poisson())
-    used = _used_in(runner, count, batch, num_rounds=14, num_silos=10)
+    count, batch = _SIZE, 2.5
+    process = _with(silo_sampling.PoissonSampling(batch))
+    used = _used_in(process, count, batch, num_rounds=14)
     rate = batch / count
     low, high = stats.binom.interval(1 - _FALSE_ALARM, used.size, rate)
     self.assertBetween(used.sum(), low, high)
@@ -256,13 +248,9 @@ class SelectionTest(parameterized.TestCase):
       )
 
   def test_fixed_size_takes_distinct_records_equally_often(self):
-    count, batch, rounds = 12, 5, 10
-    runner = toy.Runner(
-        _tagged(
-            count, num_rounds=rounds, sampling=silo_sampling.FixedSize(batch)
-        )
-    )
-    used = _used_in(runner, count, batch, num_rounds=rounds, num_silos=10)
+    count, batch = 12, 5
+    process = _with(silo_sampling.FixedSize(batch), count)
+    used = _used_in(process, count, batch, num_rounds=10)
     used = used.reshape(-1, count)
     batches = len(used)
     np.testing.assert_array_equal(used.sum(axis=1), batch)
@@ -278,13 +266,8 @@ class SelectionTest(parameterized.TestCase):
     )
 
   def test_empty_batches_send_noise_as_all_others(self):
-    process = _poisson()
-    empty = toy.plan_of(
-        lambda: _build_poisson(batch=1e-6, noise_stddev=3.0)
-    )
-    messages = toy.Runner(process.with_plan(empty)).round(
-        [('only', _tags(_POISSON[0]))] * 50
-    )
+    process = _with(silo_sampling.PoissonSampling(1e-6), noise_stddev=3.0)
+    messages = toy.Runner(process).round([('only', _tags(_SIZE))] * 50)
     # A std that is off by 15 % fails, with 2,000 draws.
     squares = np.sum(messages.astype(np.float64) ** 2) / 3.0**2
     self.assertBetween(
@@ -380,11 +363,12 @@ class RefusalTest(parameterized.TestCase):
     with self.assertRaisesRegex(
         _checks.ArgumentError, "of silo 'tiny'.*is not allowed"
     ):
-      _tagged(
-          4,
+      toy.build_sgd(
+          toy.build_model(4),
+          silos={'only': toy.free(100), 'tiny': toy.free(4)},
           num_rounds=num_rounds,
           sampling={'only': silo_sampling.FixedSize(1), 'tiny': sampling},
-          silos={'only': toy.free(100), 'tiny': toy.free(4)},
+          noise_stddev=0.0,
       )
 
 

@@ -131,30 +131,6 @@ class SgdTest(parameterized.TestCase):
         atol=1e-5,
     )
 
-  @parameterized.parameters(12, 100)
-  @pytest.mark.slow(cases=['1'])
-  def test_last_8_of_many_rounds(self, rounds):
-    process = silos.build_noisy_mb_sgd(
-        toy.build_model(2),
-        silos={'only': toy.free(3)},
-        num_rounds=rounds,
-        sampling=silo_sampling.FixedSize(3),
-        l2_norm_clip=10.0,
-        learning_rate=1.0,
-        averaging='last_8',
-        noise_stddev=0.0,
-    )
-    data = [process.client_data('only', toy.examples(np.ones([3, 2])))]
-    state = process.initialize()
-    for _ in range(rounds):
-      state = process.next(state, data).state
-    # w_r = -r.
-    np.testing.assert_allclose(
-        toy.flat(process.get_model_weights(state)),
-        -np.mean(np.arange(rounds - 8, rounds)),
-        rtol=1e-4,
-    )
-
   def test_exponential_average_of_many_rounds_does_not_overflow(self):
     shares = learning.ExponentialAverage(1 - 0.5).shares(5000)
     self.assertTrue(np.all(np.isfinite(shares)))
@@ -179,25 +155,30 @@ class SgdTest(parameterized.TestCase):
     runner.round(quadratic.data())
     np.testing.assert_array_equal(runner.result, runner.sent_out)
 
-  def test_regularizer_is_outside_of_the_clip(self):
-    # A pull far beyond the clip norm arrives whole.
+  def test_regularizer_is_outside_of_the_clip_and_last_8_are_averaged(self):
+    rates = np.array([100.0, 0.9] + [2.5] * 10)
+    rounds = len(rates)
     process = toy.build_sgd(
-        toy.build_model(quadratic.SIZE, initial=np.zeros(quadratic.SIZE)),
+        toy.build_model(2),
         silos={'only': toy.free(4)},
-        num_rounds=2,
+        num_rounds=rounds,
         sampling=silo_sampling.FixedSize(4),
-        l2_norm_clip=1e-3,
-        learning_rate=[1e4, 1.0],
+        l2_norm_clip=0.1,
+        learning_rate=rates,
+        averaging='last_8',
         regularization=1.0,
         noise_stddev=0.0,
     )
     runner = toy.Runner(process)
-    data = {'only': toy.examples(np.tile(np.eye(quadratic.SIZE)[0], [4, 1]))}
-    runner.round(data)
-    self.assertAlmostEqual(runner.sent_out[0], -10.0, places=2)
-    runner.round(data)
-    self.assertAlmostEqual(runner.sent_out[0], 0.0, places=2)
-
+    data = {'only': toy.examples(np.tile([1.0, 0.0], [4, 1]))}
+    # w - rate * (0.1 + w): a pull beyond the clip norm arrives whole.
+    points = 0.1 * np.cumprod([1.0, *(1 - rates)]) - 0.1
+    for point in points[1:]:
+      runner.round(data)
+      np.testing.assert_allclose(runner.sent_out, [point, 0.0], rtol=1e-4)
+    np.testing.assert_allclose(
+        runner.result, [np.mean(points[rounds - 8 : rounds]), 0.0], rtol=1e-4
+    )
 
   def test_batches_may_have_names(self):
     # As in TFF, 'x' and 'y' are read by name, in any order.
@@ -212,19 +193,20 @@ class SgdTest(parameterized.TestCase):
     )
 
 
-_RECORDS, _SILOS = 5, 40
+_RECORDS, _STEPS, _RATE, _CLIP = 5, 2, 0.3, 10.0
+_CURVATURE = np.array([1.0, 0.5, 0.25, 1.0, 0.5])
 
 
 @functools.cache
 def _local(averaging):
   """Returns 11 rounds of two steps, each on one of 5 records."""
   return silos.build_isrl_local_sgd(
-      toy.build_model(_RECORDS),
-      silos={'only': toy.free(_RECORDS)},
+      toy.build_model(_RECORDS, curvature=_CURVATURE),
+      silos={name: toy.free(_RECORDS) for name in quadratic.SILOS},
       num_rounds=11,
-      num_local_steps=2,
-      l2_norm_clip=10.0,
-      learning_rate=1.0,
+      num_local_steps=_STEPS,
+      l2_norm_clip=_CLIP,
+      learning_rate=_RATE,
       averaging=averaging,
       noise_stddev=0.0,
       model_aggregator=toy.Tap(),
@@ -233,38 +215,6 @@ def _local(averaging):
 
 class LocalSgdTest(parameterized.TestCase):
 
-  def test_all_steps_of_equal_records_are_those_of_gradient_descent(self):
-    curvature = np.array([0.5, 0.25])
-    process = silos.build_isrl_local_sgd(
-        toy.build_model(2, curvature=curvature, initial=[4.0, 4.0]),
-        silos={name: toy.free(3) for name in quadratic.SILOS},
-        num_rounds=2,
-        num_local_steps=4,
-        l2_norm_clip=1.0,
-        learning_rate=0.3,
-        noise_stddev=0.0,
-        model_aggregator=toy.Tap(),
-    )
-    runner = toy.Runner(process)
-    targets = {'a': np.array([0.0, 1.0]), 'b': np.array([-3.0, 2.0])}
-    data = {
-        name: toy.examples(np.tile(target, [3, 1]), batch=2)
-        for name, target in targets.items()
-    }
-    point = np.array([4.0, 4.0])
-    for _ in range(2):
-      ends = []
-      for target in targets.values():
-        local = point
-        for _ in range(4):
-          gradient = curvature * (local - target)
-          gradient *= min(1.0, 1.0 / np.linalg.norm(gradient))
-          local = local - 0.3 * gradient
-        ends.append(local)
-      point = np.mean(ends, axis=0)
-      runner.round(data)
-      np.testing.assert_allclose(runner.sent_out, point, rtol=1e-4)
-
   @parameterized.parameters(
       ('last', [11]),
       ('last_8', range(4, 12)),
@@ -272,29 +222,49 @@ class LocalSgdTest(parameterized.TestCase):
       (learning.SuffixAverage(3 / 11), range(9, 12)),
   )
   @pytest.mark.slow(but=['1'])
-  def test_average_is_over_what_the_rounds_led_to(self, averaging, counted):
+  def test_rounds_are_gradient_descent_and_the_average_is_over_their_ends(
+      self, averaging, counted
+  ):
     runner = toy.Runner(_local(averaging))
     np.testing.assert_array_equal(runner.result, runner.sent_out)
-    # w_r = -2 r: what each round led to, and not what it began with.
+    # All records of a silo are equal. The gradients are clipped at first.
+    targets = dict(
+        zip(quadratic.SILOS, ([0, 10, 20, 0, 0], [-30, 20, 0, 9, 0]))
+    )
+    data = {
+        name: toy.examples(np.tile(target, [_RECORDS, 1]))
+        for name, target in targets.items()
+    }
+    points = [runner.sent_out]
     for _ in range(11):
-      ones = toy.examples(np.ones([_RECORDS, _RECORDS]))
-      runner.round([('only', ones)] * _SILOS)
+      ends = []
+      for target in targets.values():
+        local = points[-1]
+        for _ in range(_STEPS):
+          gradient = _CURVATURE * (local - target)
+          gradient *= min(1.0, _CLIP / np.linalg.norm(gradient))
+          local = local - _RATE * gradient
+        ends.append(local)
+      points.append(np.mean(ends, axis=0))
+      runner.round(data)
+      np.testing.assert_allclose(runner.sent_out, points[-1], rtol=1e-4)
     np.testing.assert_allclose(
-        runner.result, np.full(_RECORDS, -2 * np.mean(counted)), rtol=1e-4
+        runner.result, np.mean([points[r] for r in counted], axis=0), rtol=1e-4
     )
 
   def test_every_record_is_equally_likely_in_every_step(self):
     runner, counts = toy.Runner(_local('last_8')), []
-    # The gradient of a record is 10 on its own axis.
-    data = toy.examples(100 * np.eye(_RECORDS))
+    # A step on a record is one of this length along its own axis.
+    length = _RATE * _CLIP
+    data = toy.examples(1e6 * np.eye(_RECORDS), batch=_RECORDS)
     for _ in range(10):
       before = runner.sent_out
-      messages = runner.round([('only', data)] * _SILOS)
-      counts.extend((before - messages) / 10)
+      messages = runner.round([(quadratic.SILOS[0], data)] * 40)
+      counts.extend((messages - before) / length)
     np.testing.assert_allclose(counts, np.round(counts), atol=0.05)
     counts = np.round(counts)
     self.assertLen(counts, 400)
-    np.testing.assert_array_equal(counts.sum(axis=1), 2)
+    np.testing.assert_array_equal(counts.sum(axis=1), _STEPS)
     expected = counts.sum() / _RECORDS
     squares = (counts.sum(axis=0) - expected) ** 2
     self.assertLess(np.sum(squares) / expected, 36.0)

@@ -578,8 +578,8 @@ class RefusalTest(parameterized.TestCase):
       process.with_plan(other)
 
   def test_sums_whose_graph_has_other_noise(self):
-    process = secure_sum_run.build_process(epsilon=20.0)
-    plan = secure_sum_run.build_process().plan
+    process = secure_sum_run.build_process()
+    plan = toy.plan_of(lambda: secure_sum_run.build_process(epsilon=20.0))
     with mock.patch.object(process, 'plan', plan):
       self._refused(process, plan, 'adds other noise')
 
