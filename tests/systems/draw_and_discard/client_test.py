@@ -21,6 +21,8 @@ from tff_dp.systems.draw_and_discard import client_steps
 from tff_dp.systems.draw_and_discard import models
 
 _FALSE_ALARM = 1e-6
+# Weights, each with a draw of the noise.
+_MANY = 20_000
 
 
 def setUpModule():
@@ -51,6 +53,7 @@ def _build_linear(num_params):
   )
 
 
+@functools.cache
 def _client(num_params, step, **changes):
   plan = DrawAndDiscardPlan(
       step=step,
@@ -90,7 +93,6 @@ def _step(**changes):
   )
 
 
-@functools.cache
 def _with_keys():
   return _client(200, _step(), client_keys=True)
 
@@ -138,23 +140,24 @@ class ClipTest(parameterized.TestCase):
     np.testing.assert_array_equal(named, wanted)
 
   def test_the_mean_over_all_examples_is_clipped(self):
-    step = _step(clip='l2', clip_norm=1.0, mechanism=None, epsilon=None)
-    client = _client(2, step)
-    rows = np.float32([[3, 0], [0, 4], [-3, 0.5]])
+    step = _step(clip='l2', clip_norm=0.7, mechanism=None, epsilon=None)
+    client = _client(6, step)
+    rows = np.zeros([3, 6], np.float32)
+    rows[:, :2] = [[3, 0], [0, 4], [-3, 0.5]]
+    instance = np.arange(6, dtype=np.float32)
     report, sums = _report(
-        client, [np.float32([1, 2])], _batches(rows[:1], rows[1:]), 0
+        client, [instance], _batches(rows[:1], rows[1:]), 0
     )
     mean = rows.mean(axis=0)
     np.testing.assert_allclose(
-        report, [1, 2] - 0.5 * mean / np.linalg.norm(mean), rtol=1e-6
+        report, instance - 0.5 * 0.7 * mean / np.linalg.norm(mean), rtol=1e-6
     )
     self.assertEqual(int(sums.num_examples), 3)
 
   def test_a_client_needs_one_instance(self):
-    client = _client(2, _step())
-    for instances in ([], [np.zeros(2, np.float32)] * 2):
+    for instances in ([], [np.zeros(200, np.float32)] * 2):
       with self.assertRaisesRegex(Exception, 'exactly one instance'):
-        _report(client, instances, [], 0)
+        _with_keys().instance(instances)
 
 
 class NoiseTest(parameterized.TestCase):
@@ -167,7 +170,7 @@ class NoiseTest(parameterized.TestCase):
   def test_released_noise_has_the_stated_law_and_scale(
       self, mechanism, clip, unit
   ):
-    size = 20_000
+    size = _MANY
     step = _step(
         mechanism=mechanism, clip=clip, privacy_unit=unit, epsilon=2.0,
         delta=1e-5 if mechanism == 'gaussian' else None,
@@ -212,15 +215,15 @@ class NoiseTest(parameterized.TestCase):
       self.assertLess(abs(signs.sum()), 6 * math.sqrt(num_reports))
 
   def test_fresh_noise_has_no_memory(self):
-    client = _client(500, _step())
-    data = _batches(np.zeros([1, 500]))
+    client = _client(_MANY, _step(epsilon=2.0))
+    data = _batches(np.zeros([1, _MANY]))
     reports = [
-        _report(client, [np.zeros(500, np.float32)], data, r)[0]
+        _report(client, [np.zeros(_MANY, np.float32)], data, r)[0]
         for r in (0, 0, 1)
     ]
     for i, j in ((0, 1), (0, 2), (1, 2)):
       signs = np.sign(reports[i] * reports[j])
-      self.assertLess(abs(signs.sum()), 6 * math.sqrt(500))
+      self.assertLess(abs(signs.sum()), 6 * math.sqrt(_MANY))
 
   def test_a_key_repeats_a_round_and_nothing_else(self):
     client = _with_keys()

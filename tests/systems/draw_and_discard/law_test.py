@@ -177,10 +177,10 @@ def _least_pvalue(ours, theirs):
 
 class LawTest(parameterized.TestCase):
 
-  # `average_same` has the places of `same` and the mean of `average_random`, and
-  # a batch has no coin; pool_test has the arithmetic of each.
+  # The two averages have the places of the first two, and a batch has no coin;
+  # pool_test has the arithmetic of each.
   @parameterized.parameters(*strategies.NAMES)
-  @pytest.mark.slow(cases=['3', '5'])
+  @pytest.mark.slow(cases=['2', '3', '5'])
   def test_law_of_the_process_is_that_of_a_simulation(self, name):
     ours, theirs = _of_process(name), _of_simulation(name)
     self.assertEqual(ours.shape, theirs.shape)

@@ -311,10 +311,13 @@ class CertificationTest(parameterized.TestCase):
     process = _build(**changes) if changes else _usual()
     certificate = certification.certify(process, process.plan)
     self.assertEmpty(certificate.not_covered)
-    state = process.initialize()
-    certificate.check(state, None, rounds_done=0)
+    certificate.check(process.initialize(), None, rounds_done=0)
+
+  def test_state_and_metrics_of_a_round(self):
+    process = _usual()
+    certificate = certification.certify(process, process.plan)
     data = learning.client_data(small_model.client(1), np.int64([1, 2]))
-    output = process.next(state, [data, data])
+    output = process.next(process.initialize(), [data, data])
     certificate.check(output.state, output.metrics, rounds_done=1)
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'after round 2'):
       certificate.check(output.state, output.metrics, rounds_done=2)
