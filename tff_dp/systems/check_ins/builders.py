@@ -184,13 +184,8 @@ def _build(
   )
   initial_weights = local_training.build_initial_weights(model_fn, constraint)
   weights_type = initial_weights.type_signature.result
-  client_work = client_work_lib.build_check_in_client_work(
-      protocol_training.build_training(
-          model_fn, client_optimizer, allow_unprotected_metrics
-      ),
-      num_steps=plan.num_rounds,
-      allow_unprotected_metrics=allow_unprotected_metrics,
-  )
+  # What may refuse comes first, because the client work takes longest to trace.
+  aggregator = _Keyed(plan.randomizer, weights_type.trainable, rule.divisor)
   finalizer = finalizers.build_check_in_finalizer(
       rule,
       optimizer,
@@ -198,9 +193,16 @@ def _build(
       constraint=constraint,
       average=averaging,
   )
+  client_work = client_work_lib.build_check_in_client_work(
+      protocol_training.build_training(
+          model_fn, client_optimizer, allow_unprotected_metrics
+      ),
+      num_steps=plan.num_rounds,
+      allow_unprotected_metrics=allow_unprotected_metrics,
+  )
   return process_lib.assemble(
       plan,
-      _Keyed(plan.randomizer, weights_type.trainable, rule.divisor),
+      aggregator,
       initial_weights=initial_weights,
       client_work=client_work,
       finalizer=finalizer,
