@@ -290,6 +290,23 @@ class RequireTffTest(parameterized.TestCase):
       self.assertEqual(save(), 'saves')
     self.assertEqual(found, [True, False, False])
 
+  def test_types_of_computations_are_read_once(self):
+    tff = _compat.require_tff()
+    serialization = _compat.private_tff('type_serialization')
+    read = serialization.deserialize_type
+    member = [('a', np.int32), (None, tff.SequenceType(np.str_))]
+    expected = tff.FunctionType(
+        tff.FederatedType(tff.StructType(member), tff.CLIENTS),
+        tff.FederatedType(tff.TensorType(np.float32, [None]), tff.SERVER),
+    )
+    serialized = serialization.serialize_type(expected)
+    self.assertIs(read(serialized), expected)
+    self.assertIs(read.__wrapped__(serialized), expected)
+    with absltest.mock.patch.object(
+        serialization.dtype_utils, 'from_proto', side_effect=AssertionError
+    ):
+      self.assertIs(read(serialized), expected)
+
   def test_stderr_keeps_all_but_the_noise(self):
     result = _run_python(
         'import os, sys; from tff_dp import _quiet\n'

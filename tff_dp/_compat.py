@@ -48,6 +48,7 @@ _PRIVATE_TFF = {
     'default_context': 'core.impl.context_stack.set_default_context',
     'no_context': 'core.impl.context_stack.runtime_error_context',
     'type_conversions': 'core.impl.types.type_conversions',
+    'type_serialization': 'core.impl.types.type_serialization',
 }
 # Private modules of TensorFlow: for calling a function that can be cancelled,
 # for facts about its operations, and for the types that it can save. Checked
@@ -666,6 +667,7 @@ def require_tff():
     _require_legacy_keras()
     _explain_keras3()
   _let_wrapped_dicts_be_saved()
+  _read_types_once()
   _forget_worker_at_exit()
   _context_of_import()
   _explain_missing_context()
@@ -759,6 +761,29 @@ def _let_wrapped_dicts_be_saved() -> None:
         return hasattr(instance, '__tf_tracing_type__')
 
   protocol.__class__ = Lenient
+
+
+@functools.cache
+def _read_types_once() -> None:
+  """Makes TFF remember the latest types that it has read from computations.
+
+  A computation has the type of each of its building blocks, and a type has the
+  types of its parts. TFF reads all of them anew whenever it turns a computation
+  into building blocks. It makes the same objects of them, because a type cannot
+  change, and equal types are one object.
+  """
+  module = private_tff('type_serialization')
+  read = module.deserialize_type
+
+  @functools.lru_cache(maxsize=4096)
+  def read_once(serialized: bytes):
+    return read(module.pb.Type.FromString(serialized))
+
+  @functools.wraps(read)
+  def deserialize_type(type_proto):
+    return read_once(type_proto.SerializeToString(deterministic=True))
+
+  module.deserialize_type = deserialize_type
 
 
 @functools.cache
