@@ -381,8 +381,10 @@ class ComputationTest(parameterized.TestCase):
       in_chunks: int,
       at_once: int = 0,
       names=('in_threes', 'at_once'),
+      expected=None,
   ):
-    expected, _ = _run('one_by_one', computation, *arguments)
+    if expected is None:
+      expected, _ = _run('one_by_one', computation, *arguments)
     for name in names:
       actual, paths = _run(name, computation, *arguments)
       self.assertEqual(actual, expected)
@@ -527,17 +529,27 @@ class ComputationTest(parameterized.TestCase):
   )
   @pytest.mark.slow(cases=['more'])
   def test_what_is_made_of_rows_is_rows(self, pipelines):
-    @tff.tensorflow.computation(_NUMBERS)
     @tf.autograph.experimental.do_not_convert
-    def work(numbers):
+    def digests(numbers):
       found = collections.OrderedDict()
       for name, pipeline in pipelines.items():
         made = pipeline(numbers)
         found[name] = _ordered_digest(made) + 1000003 * made.cardinality()
       return found
 
+    work = tff.tensorflow.computation(digests, _NUMBERS)
+    rows = tf.data.Dataset.from_tensor_slices
+    found = [digests(rows(np.array(each, np.int64))) for each in _COUNTS]
+    expected = {
+        name: np.sum([each[name].numpy() for each in found])
+        for name in pipelines
+    }
     self.assert_paths_agree(
-        _sum_over_clients(work), _COUNTS, in_chunks=7, at_once=7
+        _sum_over_clients(work),
+        _COUNTS,
+        in_chunks=7,
+        at_once=7,
+        expected=expected,
     )
 
   # The oracle has the same of a tutorial's process.
@@ -629,8 +641,25 @@ class ComputationTest(parameterized.TestCase):
     def computation(numbers):
       return tff.federated_sum(tff.federated_map(work, numbers))
 
+    def by_hand(numbers):
+      total = 1
+      for number in 3 * numbers:
+        total = 31 * total + number
+      for number in numbers:
+        total = 7 * total + number if number > 1 else total
+      reduced = total
+      for number in numbers:
+        reduced = 3 * reduced + number
+      return total + reduced
+
     numbers = [[3, 1], [2], [], [4, 4, 4], [5]]
-    self.assert_paths_agree(computation, numbers, in_chunks=5, at_once=5)
+    self.assert_paths_agree(
+        computation,
+        numbers,
+        in_chunks=5,
+        at_once=5,
+        expected=sum(map(by_hand, numbers)),
+    )
 
   def test_scan_with_side_effects(self):
     @tff.tensorflow.computation(_NUMBERS)
@@ -947,7 +976,9 @@ class LimitsTest(parameterized.TestCase):
         )
     )
     cls.cohort = [[seed, 2, 5] for seed in range(10)]
-    cls.expected, _ = _run('one_by_one', cls.computation, cls.cohort)
+    cls.expected = sum(
+        31 * (31 * (31 * 7 + seed) + 2) + 5 for seed in range(10)
+    )
 
   @parameterized.parameters(
       ('CPU:0', chunks.ON_CPU), ('GPU:0', chunks.ON_GPU),
@@ -966,23 +997,15 @@ class LimitsTest(parameterized.TestCase):
   def test_work_within_limits(self, limits, path):
     if isinstance(limits, dict):
       limits = dataclasses.replace(chunks.ON_CPU, **limits)
-    # Graphs of other limits may be there.
-    with execution.create_sync_in_process_context(
-        max_concurrent_clients=1
-    ) as context:
-      with absltest.mock.patch.object(chunks, 'limits', lambda device: limits):
-        actual = self.computation(self.cohort)
-    self.assertEqual(context.num_clients_by_path[path], 10)
+    with absltest.mock.patch.object(chunks, 'limits', lambda device: limits):
+      actual, paths = _run('in_chunks', self.computation, self.cohort)
+    self.assertEqual(paths[path], 10)
     self.assertEqual(actual, self.expected)
 
   def test_a_lone_client_of_its_kind_goes_to_the_loop(self):
-    with execution.create_sync_in_process_context(
-        max_concurrent_clients=1
-    ) as context:
-      with absltest.mock.patch.object(chunks, 'ON_CPU', chunks.ON_GPU):
-        self.computation([*self.cohort, [1, 2]])
-    found = context.num_clients_by_path
-    self.assertEqual((found['at_once'], found['in_chunks']), (10, 1))
+    with absltest.mock.patch.object(chunks, 'ON_CPU', chunks.ON_GPU):
+      _, paths = _run('in_chunks', self.computation, [*self.cohort, [1, 2]])
+    self.assertEqual((paths['at_once'], paths['in_chunks']), (10, 1))
 
   def test_stacks_that_the_memory_does_not_hold_are_halved(self):
     sizes = []

@@ -3,7 +3,8 @@
 """Conformance cases: datasets with a state, used again and again.
 
 Every case invokes twice, with one dataset object for both calls, all clients
-and all contexts: it must make no difference who iterated over it before.
+and all contexts: it must make no difference who iterated over it before. Of
+three clients, one worker of two has two.
 """
 
 from collections.abc import Callable
@@ -94,7 +95,7 @@ def _add(name: str, make: Callable[[], tf.data.Dataset], **properties) -> None:
   def build():
     numbers = make()
     return (
-        lambda: [_epochs_of_clients([numbers, numbers]) for _ in range(2)],
+        lambda: [_epochs_of_clients([numbers] * 3) for _ in range(2)],
     )
 
   build.__name__ = name
@@ -207,7 +208,7 @@ def dataset_in_a_struct():
     )
 
   pair = (_range().shuffle(6, seed=1), 3)
-  return (lambda: [computation([pair, pair], pair) for _ in range(2)],)
+  return (lambda: [computation([pair] * 3, pair) for _ in range(2)],)
 
 
 @_case()
@@ -228,7 +229,7 @@ def dataset_of_a_later_pass():
     return total, tff.federated_map(after, (numbers, total))
 
   numbers = _range().shuffle(6, seed=1)
-  return (lambda: [computation([numbers, numbers]) for _ in range(2)],)
+  return (lambda: [computation([numbers] * 3) for _ in range(2)],)
 
 
 @_case()
@@ -244,4 +245,8 @@ def state_of_a_dataset_inside():
   def computation(numbers):
     return tff.federated_map(inside, numbers)
 
-  return (lambda: [computation([_range(), _range()]) for _ in range(2)],)
+  return (
+      lambda: [
+          computation([_range() for _ in range(3)]) for _ in range(2)
+      ],
+  )

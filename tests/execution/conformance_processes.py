@@ -169,13 +169,9 @@ def correlated_noise():
 
 
 def _model_fn():
-  layers = tf.keras.layers
-  start = tf.keras.initializers.GlorotUniform
+  start = tf.keras.initializers.GlorotUniform(1)
   model = tf.keras.Sequential([
-      layers.Dense(
-          4, 'relu', kernel_initializer=start(1), input_shape=(3,)
-      ),
-      layers.Dense(2, kernel_initializer=start(2)),
+      tf.keras.layers.Dense(2, kernel_initializer=start, input_shape=(3,))
   ])
   return tff.learning.models.from_keras_model(
       model,

@@ -64,7 +64,17 @@ def _summed(work, data):
   return (lambda: [computation(100 * [data]) for _ in range(3)],)
 
 
-@_case(at_once=300)
+def _thrice(*results):
+  """Returns what `_summed` gives, where each client has these results."""
+
+  def expected():
+    sums = tuple(np.float32(100) * np.float32(result) for result in results)
+    return 3 * [sums if len(sums) > 1 else sums[0]]
+
+  return expected
+
+
+@_case(at_once=300, expected=_thrice(5.0))
 def variable_in_a_function_whose_argument_is_a_reduction():
   # The argument comes late, and the variable is not needed for it.
   @tff.tensorflow.computation(_FLOATS)
@@ -82,7 +92,7 @@ def variable_in_a_function_whose_argument_is_a_reduction():
   return _summed(work, [1.0, 2.0])
 
 
-@_case()
+@_case(expected=_thrice(5.0))
 def variable_in_a_function_whose_argument_is_a_single_element():
   @tff.tensorflow.computation(_FLOATS)
   def work(data):
@@ -130,7 +140,13 @@ def variable_that_takes_long_to_initialise():
   return computation, numbers, numbers, 10 * [[1.0, 2.0]]
 
 
-@_case(at_once=300)
+@_case(
+    at_once=300,
+    expected=_thrice(
+        [[[5.0, 6.0], [1.0, 2.0]], [[3.0, 4.0], [3.0, 4.0]]],
+        [[6.0, 7.0], [8.0, 9.0]],
+    ),
+)
 def variable_whose_rows_are_read():
   # As an embedding does it, before and after an assignment.
   @tff.tensorflow.computation(_FLOATS)
@@ -148,7 +164,11 @@ def variable_whose_rows_are_read():
   return _summed(work, [1.0, 2.0])
 
 
-@_case()
+# Of a row that is read n times, a step takes the share n * number / 5.
+@_case(
+    tolerance=1e-5,
+    expected=_thrice([[0.96, 0.96], [2.0, 2.0], [0.24, 0.24]]),
+)
 def variable_whose_rows_have_gradients():
   @tff.tensorflow.computation(_FLOATS)
   def work(data):
@@ -187,7 +207,7 @@ def variable_without_such_a_row():
   return _summed(work, [1.0, 2.0])
 
 
-@_case()
+@_case(expected=_thrice(6.0))
 def variable_after_a_call_that_writes_it_late():
   # Its result does not wait for the assignment, and is read with the variable.
   @tff.tensorflow.computation(_FLOATS)
@@ -210,7 +230,7 @@ def variable_after_a_call_that_writes_it_late():
   return _summed(work, [1.0, 2.0])
 
 
-@_case()
+@_case(expected=_thrice(0.0))
 def variable_whose_random_start_is_read_in_a_branch():
   # Everybody who reads the initial value reads the same draw.
   @tff.tensorflow.computation(_FLOATS)
@@ -232,7 +252,7 @@ def variable_whose_random_start_is_read_in_a_branch():
   return _summed(work, [1.0, 2.0])
 
 
-@_case()
+@_case(expected=_thrice(0.0))
 def draws_of_an_element_that_is_read_twice():
   @tff.tensorflow.computation(_FLOATS)
   @tf.function

@@ -37,13 +37,6 @@ _CASES = {
     **conformance_processes.CASES,
     **conformance_datasets.CASES,
 }
-# Clients who work at once have the same variables as those in a loop.
-_VARIABLES = [
-    name
-    for name in conformance_tensorflow.CASES
-    if name.startswith('variable_')
-    and name != 'variable_after_a_call_that_writes_it_late'
-]
 # More workers add floats up in another order.
 _WORKERS_TOLERANCE = 1e-6
 # A race that one context in four loses stays unseen in all, on both stacks, with
@@ -181,14 +174,17 @@ class ConformanceTest(parameterized.TestCase):
   def test_native(self, name):
     self._check('native', name)
 
+  # Workers differ only in how they aggregate. Of two workers, one has several
+  # clients, too.
   @parameterized.named_parameters(_named(lambda case: True))
   @pytest.mark.slow(
       cases=[
           'dp_ftrl',
-          'draws_of_an_element_that_is_read_twice',
           'secure_aggregator',
           'weighted_fed_avg',
-          *_VARIABLES,
+          *conformance_datasets.CASES,
+          *conformance_tensorflow.CASES,
+          *conformance_values.CASES,
       ]
   )
   def test_one_worker(self, name):

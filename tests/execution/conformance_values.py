@@ -457,7 +457,8 @@ def dataset_pipeline_inside():
   def computation(values):
     return tff.federated_map(shuffled, values)
 
-  return computation, [conformance.dataset(range(10)), list(range(5, 12))]
+  numbers = conformance.dataset(range(10))
+  return computation, [numbers, list(range(5, 12)), numbers]
 
 
 @_case()

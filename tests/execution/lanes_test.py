@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loops for many clients at once: the same bits, converted once."""
 
+import functools
 import importlib
 from unittest import mock
 
@@ -66,6 +67,7 @@ def _branch(data):
   )[1:]
 
 
+@functools.cache
 def _at_once(function, *, has_zeros: bool):
   """Returns the results of all clients, and how often a body was converted."""
   alone = vectorized_test._Work(function, [_DATA])

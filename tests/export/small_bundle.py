@@ -55,12 +55,16 @@ def build_process(**changes):
   )
 
 
+# Tracing takes longer than the run.
+_process = functools.cache(build_process)
+
+
 def train(
     run: pathlib.Path, process=None, *, total_rounds: int = 2
 ) -> run_lib.TrainResult:
   """Trains with DP-FTRL."""
   return program.train(
-      process or build_process(),
+      process or _process(),
       processes.Clients(),
       output_dir=run,
       delta=DELTA,

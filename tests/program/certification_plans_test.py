@@ -40,7 +40,9 @@ def setUpModule():
 
 @functools.cache
 def _ours():
-  return small_model.build_process(processes.build_plan())
+  return small_model.build_process(
+      processes.build_plan(), momentum=0.9, averaging=learning.UniformAverage()
+  )
 
 
 class OtherNoiseTest(parameterized.TestCase):
@@ -129,12 +131,10 @@ class OtherNoiseTest(parameterized.TestCase):
 class OurBuildersTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      dict(momentum=0.9, averaging=learning.UniformAverage()),
-      dict(l1=0.1),
+      _ours, lambda: small_model.build_process(processes.build_plan(), l1=0.1)
   )
-  def test_dp_ftrl(self, **changes):
-    plan = processes.build_plan()
-    certification.certify(small_model.build_process(plan, **changes), plan)
+  def test_dp_ftrl(self, build):
+    certification.certify(build(), processes.build_plan())
 
   def test_least_squares(self):
     plan = processes.build_plan(l2_norm_clip=least_squares.moments_norm_bound(1.5))

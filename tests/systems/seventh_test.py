@@ -24,6 +24,7 @@ from tests.attacks import bundles
 from tests.cli import command
 from tests.learning import small_model
 from tests.program import kills
+from tests.program import processes
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp import export
@@ -218,11 +219,7 @@ def _tff_dp(*words) -> str:
 
 @functools.cache
 def _process():
-  return tff.learning.algorithms.build_unweighted_fed_avg(
-      small_model.build(),
-      tff.learning.optimizers.build_sgdm(0.1),
-      model_aggregator=_PLAN.aggregator(),
-  )
+  return processes.of_aggregator(_PLAN.aggregator())
 
 
 def setUpModule():

@@ -70,7 +70,7 @@ def model_fn():
   )
 
 
-def build_process(insecure_seed: int | None = 7):
+def build_process():
   """Returns federated averaging with noise of trees."""
   return tff.learning.algorithms.build_unweighted_fed_avg(
       model_fn,
@@ -80,7 +80,7 @@ def build_process(insecure_seed: int | None = 7):
           noise_multiplier=1.3,
           l2_norm_clip=0.5,
           clients_per_round=4,
-          insecure_seed=insecure_seed,
+          insecure_seed=7,
       ),
   )
 
