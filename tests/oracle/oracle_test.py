@@ -45,11 +45,11 @@ class RuntimeTest(parameterized.TestCase):
     if _compat.COLUMN.has_worker:
       parts = {
           'tutorial': ('3/31', 1),
-          'generated': ('1/25', 8),
+          'generated': ('2/60', 4),
           'poisoned': ('8/101', 2),
       }
     else:
-      parts = {'builder': ('1/48', 2), 'generated': ('2/30', 7)}
+      parts = {'builder': ('49/82', 1), 'generated': ('2/60', 4)}
     with tempfile.TemporaryDirectory() as folder:
       report_path = pathlib.Path(folder, 'report.json')
       output_path = pathlib.Path(folder, 'output')
