@@ -14,27 +14,51 @@ import tff_dp  # noqa: F401 pylint: disable=unused-import
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 
+from tests.execution.conformance import at_clients
+from tests.execution.conformance import at_server
 from tff_dp import execution
 
-_NUM_FEATURES = 784
+_NUM_FEATURES, _NUM_HIDDEN, _NUM_CLASSES = 784, 256, 10
 
 
-def _model_fn() -> tff.learning.models.VariableModel:
-  start = tf.keras.initializers.GlorotUniform
-  layers = tf.keras.layers
+def _build_round() -> tff.Computation:
+  """Returns a round of training, of models whose mean is the next one."""
   # Large enough for kernels that divide their work among threads.
-  return tff.learning.models.from_keras_model(
-      tf.keras.Sequential([
-          layers.InputLayer([_NUM_FEATURES]),
-          layers.Dense(256, activation='relu', kernel_initializer=start(1)),
-          layers.Dense(10, kernel_initializer=start(2)),
-      ]),
-      loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-      input_spec=(
-          tf.TensorSpec([None, _NUM_FEATURES], tf.float32),
-          tf.TensorSpec([None], tf.int32),
-      ),
+  model_type = tff.to_type((
+      (np.float32, [_NUM_FEATURES, _NUM_HIDDEN]),
+      (np.float32, [_NUM_HIDDEN, _NUM_CLASSES]),
+  ))
+  batch_type = tff.to_type(
+      ((np.float32, [None, _NUM_FEATURES]), (np.int32, [None]))
   )
+
+  @tff.tensorflow.computation(model_type, tff.SequenceType(batch_type))
+  def train(model, batches):
+    weights = [tf.Variable(part) for part in model]
+
+    @tf.function
+    def loop():
+      for x, y in iter(batches):
+        with tf.GradientTape() as tape:
+          logits = tf.nn.relu(x @ weights[0]) @ weights[1]
+          loss = tf.reduce_mean(
+              tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
+          )
+        for part, slope in zip(weights, tape.gradient(loss, weights)):
+          part.assign_sub(0.1 * slope)
+      return [part.read_value() for part in weights]
+
+    return tuple(loop())
+
+  @tff.federated_computation(
+      at_server(model_type), at_clients(tff.SequenceType(batch_type))
+  )
+  def next_round(model, batches):
+    return tff.federated_mean(
+        tff.federated_map(train, (tff.federated_broadcast(model), batches))
+    )
+
+  return next_round
 
 
 def _client(rng: np.random.Generator) -> tf.data.Dataset:
@@ -54,19 +78,20 @@ def _train(num_cores: int) -> None:
   rng = np.random.default_rng(1)
   clients = [_client(rng) for _ in range(5)]
   with execution.create_sync_in_process_context(max_concurrent_clients=2):
-    process = tff.learning.algorithms.build_unweighted_fed_avg(
-        _model_fn,
-        client_optimizer_fn=tff.learning.optimizers.build_sgdm(0.1),
-        loop_implementation=tff.learning.LoopImplementation.DATASET_ITERATOR,
+    next_round = _build_round()
+    start = tuple(
+        0.1 * rng.normal(size=shape).astype(np.float32)
+        for shape in (
+            [_NUM_FEATURES, _NUM_HIDDEN],
+            [_NUM_HIDDEN, _NUM_CLASSES],
+        )
     )
-    start = process.initialize()
     digests = []
     for _ in range(2):  # Once more from the start, with the same datasets.
-      state = start
+      model = start
       for _ in range(2):
-        state = process.next(state, clients).state
-      weights = process.get_model_weights(state).trainable
-      everything = b''.join(np.asarray(part).tobytes() for part in weights)
+        model = next_round(model, clients)
+      everything = b''.join(np.asarray(part).tobytes() for part in model)
       digests.append(hashlib.sha256(everything).hexdigest())
   print(len(os.sched_getaffinity(0)), *digests, flush=True)
 
