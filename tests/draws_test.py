@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every draw has the law that `draws` states, far tails included."""
 
+import contextlib
 import fractions
 import math
 from unittest import mock
@@ -51,6 +52,19 @@ _PINNED_FAR = (
 )
 
 
+@contextlib.contextmanager
+def _far_from(share: float):
+  """Makes a pair of normals a far one with this probability."""
+  streams._normals_function.cache_clear()
+  with mock.patch.multiple(
+      draws, FAR_SHARE=share, FAR_SQUARED_RADIUS=-2 * math.log(share)
+  ):
+    try:
+      yield
+    finally:
+      streams._normals_function.cache_clear()
+
+
 def _fits(sample, law) -> bool:
   return scipy.stats.kstest(np.ravel(sample), law.cdf).pvalue > _FALSE_ALARM
 
@@ -61,9 +75,10 @@ def _many(draw, num: int, *args) -> np.ndarray:
   @tf.function(autograph=False)
   def several():
     root = streams.insecure_root_key(7)
-    keys = tf.stack([streams.fold_in(root, index) for index in range(num)])
     return tf.map_fn(
-        lambda key: draw(key, *args), keys, fn_output_signature=args[-1]
+        lambda index: draw(streams.fold_in(root, index), *args),
+        tf.range(num, dtype=tf.int64),
+        fn_output_signature=args[-1],
     )
 
   return several().numpy()
@@ -73,9 +88,11 @@ class NormalsTest(parameterized.TestCase):
 
   @parameterized.product(size=_SIZES, dtype=(tf.float32, tf.float64))
   def test_far_pairs_and_no_others_get_a_new_radius(self, size, dtype):
+    # About one pair of a draw, so that many draws have none.
+    self.enterContext(_far_from(2.0**-11))
     limit = draws.squared_radius_limit(dtype.size)
     num_far = 0
-    for seed in range(150):
+    for seed in range(20):
       key = streams.insecure_root_key(seed)
       raw = streams.raw_normals([size + size % 2], key, dtype).numpy()
       found = streams.normals([size], key, dtype).numpy()
@@ -93,15 +110,13 @@ class NormalsTest(parameterized.TestCase):
       self.assertTrue(np.all(new > draws.FAR_SQUARED_RADIUS * (1 - 1e-6)))
       # All radii come from a grid, or from TensorFlow's cut.
       self.assertTrue(np.all(np.abs(new / squared[is_far] - 1) > 1e-9))
-    expected = 150 * (size // 2) * draws.FAR_SHARE
-    self.assertGreater(scipy.stats.poisson.sf(num_far - 1, expected), 1e-6)
+    law = scipy.stats.binom(20 * (size // 2), draws.FAR_SHARE)
+    self.assertBetween(num_far, law.ppf(1e-6), law.isf(1e-6))
 
   @parameterized.product(size=_SIZES, dtype=(tf.float32, tf.float64))
   def test_new_radii_have_the_exact_law(self, size, dtype):
     # One pair in four is a far one, so that a wrong tail is a wrong law.
-    with mock.patch.multiple(
-        draws, FAR_SHARE=0.25, FAR_SQUARED_RADIUS=-2 * math.log(0.25)
-    ):
+    with _far_from(0.25):
       found = _many(
           lambda key, dtype: streams.normals([size], key, dtype), 100, dtype
       )
