@@ -123,10 +123,8 @@ class FormsTest(parameterized.TestCase):
       ('draw_and_discard', instance_run._process, _SELECT, _SELECT),
   )
   # One of every place where noise is added, and one of every outcome. Noise of
-  # the server that is made of earlier rounds' is in `bundle_test.py`.
-  @pytest.mark.slow(
-      but=['fed_avg', 'shuffled_sphere', 'secure_sums', 'draw_and_discard']
-  )
+  # the server is in `bundle_test.py`.
+  @pytest.mark.slow(but=['shuffled_sphere', 'secure_sums', 'draw_and_discard'])
   # On another stack, `bundle_test.py` runs both forms.
   @pytest.mark.once(but=['draw_and_discard'])
   def test_table(self, build, *expected):
