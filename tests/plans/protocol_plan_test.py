@@ -148,6 +148,8 @@ class PlanTest(parameterized.TestCase):
       _plan().aggregator(clients_per_round=3)
 
   @parameterized.parameters(*_PLANS)
+  # Another plan of the same protocol is calibrated.
+  @pytest.mark.slow(cases=['1', '7'])
   def test_calibrated_to_the_least_noise(self, plan):
     made = plan.calibrated(epsilon=0.7, delta=_DELTA)
     self.assertLessEqual(made.epsilon(delta=_DELTA), 0.7)

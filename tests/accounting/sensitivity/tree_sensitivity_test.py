@@ -8,6 +8,7 @@ from unittest import mock
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
+import pytest
 
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.accounting.sensitivity import tree_sensitivity
@@ -333,6 +334,8 @@ class ByRoundTest(parameterized.TestCase):
       (100, 100, 25_396),
       (400, None, 3845),
   )
+  # The others have a gap, without and with a limit.
+  @pytest.mark.slow(cases=['0', '4'])
   def test_twenty_thousand_rounds(self, gap, most, expected):
     # From the programme as it was when it kept all of every table.
     by_round = tree_sensitivity.squared_sensitivity_by_round(
