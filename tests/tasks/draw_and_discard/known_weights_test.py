@@ -16,6 +16,7 @@ import pytest
 from tasks.common import engine
 from tasks.draw_and_discard import known_weights
 from tasks.draw_and_discard import known_weights_model as model
+from tff_dp import draw_and_discard
 from tff_dp.program.display import documents
 
 
@@ -143,6 +144,19 @@ class RunTest(parameterized.TestCase):
 
   def test_error_is_as_expected_and_a_second_run_goes_on(self):
     settings = self._settings()
+    # To trace a process takes longer than its rounds.
+    build, built = draw_and_discard.build_draw_and_discard, []
+
+    def build_once(*arguments, **options):
+      if not built:
+        built.append(build(*arguments, **options))
+      return built[0]
+
+    self.enterContext(
+        mock.patch.object(
+            draw_and_discard, 'build_draw_and_discard', build_once
+        )
+    )
     text, content = self._main(settings)
     self.assertIn('| D*E23 | 1.65 |', text)
     self.assertIn('about 50 steps', text)

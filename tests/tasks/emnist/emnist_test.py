@@ -109,6 +109,10 @@ class RunTest(parameterized.TestCase):
     )
     emnist_data.look(cls.data, stand_in_writers=_WRITERS)
 
+  def setUp(self):
+    super().setUp()
+    self.enterContext(mock.patch.object(documents, 'write'))
+
   def _run(self, folder, *argv):
     return _main(
         '--output-dir', folder, '--data-dir', self.data, *_SMALL, *argv
@@ -194,7 +198,6 @@ class RunTest(parameterized.TestCase):
 
   def test_a_killed_run_comes_to_the_same_files(self):
     parent = pathlib.Path(self.create_tempdir())
-    self.enter_context(mock.patch.object(documents, 'write'))
     flags = (
         '--total-rounds=3', '--clients-per-round=3', '--min-index-gap=3',
         '--mechanism=tree', '--progress=quiet',

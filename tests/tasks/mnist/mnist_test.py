@@ -34,9 +34,8 @@ _CLIP = 0.5
 _NUM_CLIENTS = 12
 # So little that it is lost in the rounding of the weights.
 _NO_NOISE = 1e-9
-_ARCHITECTURE = mnist_model.Architecture(
-    (mnist_model.Convolution(2, 6, stride=5, padding='same'),), (4,)
-)
+# `mnist_model_test` has convolutions, which take longer to trace.
+_ARCHITECTURE = mnist_model.Architecture((), (4,))
 _DATA = f'--data={mnist_data.PACKAGED}'
 
 
