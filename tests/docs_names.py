@@ -117,7 +117,7 @@ def write_files() -> None:
 
 
 def few_rounds():
-  """Returns a context in which the training program stops after two rounds."""
+  """Returns a context in which the training program stops after one round."""
   return mock.patch.object(
-      program, 'train', functools.partial(program.train, total_rounds=2)
+      program, 'train', functools.partial(program.train, total_rounds=1)
   )

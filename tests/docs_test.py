@@ -11,10 +11,12 @@ block says why it is left out:
 """
 
 import contextlib
+import dataclasses
 import io
 import os
 import pathlib
 import re
+from unittest import mock
 
 from absl.testing import absltest
 from absl.testing import parameterized
@@ -24,6 +26,8 @@ from sybil.parsers import markdown
 
 from tests import docs_names
 from tff_dp import execution
+from tff_dp.execution.compiling import chunks
+from tff_dp.program.display import documents
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _PYTHON = sybil.Sybil(
@@ -44,6 +48,12 @@ class DocsTest(parameterized.TestCase):
     os.chdir(self.create_tempdir())
     execution.set_default_context()
     docs_names.write_files()
+    # A loop over clients is traced faster than work for all of them at once, and
+    # `execution` and `systems` test both.
+    in_loops = dataclasses.replace(chunks.ON_CPU, min_of_worker=1000)
+    self.enterContext(mock.patch.object(chunks, 'ON_CPU', in_loops))
+    # `program` tests the pictures of runs.
+    self.enterContext(mock.patch.object(documents, 'write'))
 
   @parameterized.named_parameters(
       (name, name) for name, page in _PAGES.items() if list(page.examples())
