@@ -242,9 +242,14 @@ class DocsFiguresTest(parameterized.TestCase):
       (rmse,) = [v[1] for n, v in printed.items() if n.startswith(row)]
       self.assertAlmostEqual(rmse, float(figure), delta=0.011)
 
-  def test_noises_of_integer_sums(self):
-    _, out, _ = command.run(integer_sums.main)
-    self.assertIn(out, (_DOCS / 'isrl.md').read_text('utf-8'))
+  @parameterized.parameters(16, 64)
+  @pytest.mark.slow(cases=['1'])
+  def test_noises_of_integer_sums(self, grid):
+    _, out, _ = command.run(integer_sums.main, '--grids', grid)
+    lines = out.splitlines()
+    self.assertLen(lines, 6)
+    table = (_DOCS / 'isrl.md').read_text('utf-8').splitlines()
+    self.assertContainsSubset(lines, table)
 
 
 if __name__ == '__main__':

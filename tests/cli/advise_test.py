@@ -42,7 +42,10 @@ _SILOS = ('advise', '--population=20', '--reports-per-round=15', '--rounds=8',
           '--records=1000')
 _SETTINGS = {
     'server': _SERVER,
-    'replace_one': (*_SEVERAL_PASSES, '--neighboring-relation=replace_one'),
+    'replace_one': (
+        *_SEVERAL_PASSES, '--population=100', '--rounds=16',
+        '--neighboring-relation=replace_one',
+    ),
     'several_passes': _SEVERAL_PASSES,
     'silos': _SILOS,
 }
