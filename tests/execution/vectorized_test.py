@@ -356,14 +356,15 @@ class _Work:
       gradient = _gradient(found, arguments) if with_gradient else []
       self.gradient = [tf.identity(part).name for part in gradient]
     self.graph_def = self._graph.as_graph_def()
+    # One for all calls, which optimizes the graph once.
+    self._session = tf.compat.v1.Session(graph=self._graph)
 
   def one_by_one(self, names, inputs) -> list[np.ndarray]:
     """Returns the tensors of these names, of each client."""
-    with tf.compat.v1.Session(graph=self._graph) as session:
-      found = [
-          session.run(names, {f'in_{i}:0': v for i, v in enumerate(own)})
-          for own in zip(*inputs)
-      ]
+    found = [
+        self._session.run(names, {f'in_{i}:0': v for i, v in enumerate(own)})
+        for own in zip(*inputs)
+    ]
     return [np.stack(parts) for parts in zip(*found)]
 
 
