@@ -541,16 +541,16 @@ def _sketch(
     cut: Delta that counts as little.
     share: Share of the delta at epsilon 0 that counts as little, too.
   """
-  epsilons = np.concatenate([[0.0], np.geomspace(1e-9, LARGEST_EPSILON, 60)])
+  positive = np.geomspace(1e-9, LARGEST_EPSILON, 60)
+  epsilons = np.concatenate([[0.0], positive])
   deltas = _evaluated(profile, epsilons)
   others = deltas if reverse is None else _evaluated(reverse, epsilons)
   cut = cut + share * min(deltas[0], others[0])
   is_rest = lambda d: d <= d[-1] * (1 + 1e-3) + cut
   last = int(np.argmax(is_rest(deltas) & is_rest(others)))
   last = max(last, 1)
-  grid = np.concatenate([
-      epsilons[:last], np.linspace(epsilons[last - 1], epsilons[last], 17)[1:]
-  ])
+  fine = np.linspace(epsilons[last - 1], epsilons[last], 17)
+  grid = np.concatenate([epsilons[:last], fine[1:]])
   deltas = _evaluated(profile, grid)
   others = deltas if reverse is None else _evaluated(reverse, grid)
   # Compare with the delta at the end of the fine grid, not of the whole range.
@@ -618,11 +618,11 @@ def _lower_hull(
   left = -grid[:0:-1]
   points = np.concatenate([left, grid])
   odds = np.exp(points * interval)
-  values = np.concatenate(
-      [np.exp(left * interval) * backward[:0:-1], forward]
-  )
+  reflected = np.exp(left * interval) * backward[:0:-1]
+  values = np.concatenate([reflected, forward])
   # f = values + lift, with lift = 1 - E left of 1.
-  lifts = np.concatenate([-np.expm1(left * interval), np.zeros(len(grid))])
+  lift = -np.expm1(left * interval)
+  lifts = np.concatenate([lift, np.zeros(len(grid))])
   num_left = len(left)
 
   def slope(i, j):

@@ -389,10 +389,9 @@ def _minimized(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns (weights, decays) of the local minimum reached from a start."""
   num_buffers = len(weights)
-  free = np.concatenate((
-      np.log(weights / (1.0 - weights.sum())),
-      np.log(forgetting / (1.0 - forgetting)),
-  ))
+  log_weights = np.log(weights / (1.0 - weights.sum()))
+  log_forgetting = np.log(forgetting / (1.0 - forgetting))
+  free = np.concatenate((log_weights, log_forgetting))
   found = toeplitz_algebra.local_minimum(
       _log_error,
       free,
