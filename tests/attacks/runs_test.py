@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of `train`: older copies, forged checkpoints, workers of a cluster."""
 
+import functools
 import hashlib
 import json
 import pathlib
@@ -32,8 +33,12 @@ from tff_dp.program.files import checkpoints
 from tff_dp.program.files import history
 from tff_dp.program.files import outputs
 
-_PROCESS = lists.build_process()
 _CLIENTS = [lists.load(f'client_{i}') for i in range(4)]
+
+
+@functools.cache
+def _process():
+  return lists.build_process()
 
 
 class _Test(parameterized.TestCase):
@@ -388,9 +393,8 @@ class ClusterTest(_Test):
 
   @parameterized.named_parameters(*_RESULTS.items())
   def test_result(self, change):
-    self.check_refused(
-        change, _PROCESS.next, _PROCESS.initialize(), _CLIENTS
-    )
+    process = _process()
+    self.check_refused(change, process.next, process.initialize(), _CLIENTS)
 
   @parameterized.parameters(None, 'text', values.Tensor('shape'))
   def test_the_form_of_what_is_kept(self, form):

@@ -239,51 +239,53 @@ def _variable_model(make, kind: str):
   return models.variable_model(make, kind, models.plain_metrics())
 
 
-# Name -> (kind of examples, model, optimizer of clients).
+# Name -> (kind of examples, maker of the model, optimizer of clients).
 _TRAININGS = {
     'dense': (
         'table',
-        _variable_model(models.mlp, 'table'),
+        lambda: _variable_model(models.mlp, 'table'),
         _optimizers.build_sgdm(0.1),
     ),
     'normalization': (
         'table',
-        _variable_model(models.normalized, 'table'),
+        lambda: _variable_model(models.normalized, 'table'),
         _optimizers.build_adam(0.1),
     ),
     'convolution': (
         'image',
-        _variable_model(models.convolution, 'image'),
+        lambda: _variable_model(models.convolution, 'image'),
         _optimizers.build_sgdm(0.1, 0.9),
     ),
     'embedding': (
         'words',
-        _variable_model(models.embedding, 'words'),
+        lambda: _variable_model(models.embedding, 'words'),
         _optimizers.build_yogi(0.1),
     ),
     'recurrent': (
         'words',
-        _variable_model(models.lstm, 'words'),
+        lambda: _variable_model(models.lstm, 'words'),
         _optimizers.build_adagrad(0.1),
     ),
     'text': (
         'text',
-        models.variable_model(models.text, 'text'),
+        lambda: models.variable_model(models.text, 'text'),
         _optimizers.build_rmsprop(0.1),
     ),
     'own_variables': (
         'table',
-        models.OwnVariables,
+        lambda: models.OwnVariables,
         _optimizers.build_adamw(0.1),
     ),
     'functional': (
         'table',
-        models.functional_model(models.mlp, 'table', models.plain_metrics()),
+        lambda: models.functional_model(
+            models.mlp, 'table', models.plain_metrics()
+        ),
         _optimizers.build_sgdm(0.1, 0.9),
     ),
     'functional_recurrent': (
         'words',
-        models.functional_model(models.lstm, 'words'),
+        lambda: models.functional_model(models.lstm, 'words'),
         _optimizers.build_adam(0.1),
     ),
 }
@@ -307,12 +309,12 @@ def _batch(kind: str, *seed: int):
 
 
 def _run_training(name: str) -> dict[str, np.ndarray]:
-  kind, model, optimizer = _TRAININGS[name]
+  kind, make_model, optimizer = _TRAININGS[name]
   values = [
       [_batch(kind, client, 0), _batch(kind, client, 1)]
       for client in range(NUM_CLIENTS)
   ]
-  return _judged((of_training(model, optimizer), values))
+  return _judged((of_training(make_model(), optimizer), values))
 
 
 def _run_program(program: dict) -> dict[str, np.ndarray]:
