@@ -43,7 +43,7 @@ _SILOS = ('advise', '--population=20', '--reports-per-round=15', '--rounds=8',
 _SETTINGS = {
     'server': _SERVER,
     'replace_one': (
-        *_SEVERAL_PASSES, '--population=100', '--rounds=16',
+        *_SEVERAL_PASSES, '--population=100', '--rounds=4',
         '--neighboring-relation=replace_one',
     ),
     'several_passes': _SEVERAL_PASSES,
