@@ -268,8 +268,8 @@ ROWS = (
         seeds=3,
         data=mnist_training.DATA,
         source=mnist_training.need_all_of_mnist,
-        cost='A tenth of the passes takes about an hour a seed on one core'
-        ' (estimated from 200 rounds).',
+        cost='A tenth of the passes takes about an hour and a half a seed on two'
+        ' cores (estimated from 60,000 rounds).',
     ),
     rows.Row(
         name='draw_and_discard_fig_5',
