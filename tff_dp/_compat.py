@@ -765,7 +765,7 @@ def _let_wrapped_dicts_be_saved() -> None:
 
 @functools.cache
 def _read_types_once() -> None:
-  """Makes TFF remember the latest types that it has read from computations.
+  """Makes TFF keep the last 4,096 types that it has read from computations.
 
   A computation has the type of each of its building blocks, and a type has the
   types of its parts. TFF reads all of them anew whenever it turns a computation

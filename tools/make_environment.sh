@@ -13,7 +13,8 @@
 #
 # Makes a folder with Python and everything in the lock, or does nothing, within
 # milliseconds, if it is there and up to date. With uv where that is installed,
-# else with pip, which fetches uv for the time. PYTHON names another Python than the first one found.
+# else with pip, which borrows uv for the time. PYTHON names another Python than
+# the first one found.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -27,7 +27,8 @@ from tff_dp.aggregators import shuffle
 from tff_dp.mechanisms import randomizers
 
 ARRIVED = 'arrived'
-# Reports that the server expands in one step, and the numbers of these in all.
+# The server expands at most so many reports in one step, to at most so many
+# numbers together, unless a single report has more.
 _MOST_AT_ONCE, _MOST_NUMBERS = 8, 2**20
 
 

@@ -332,9 +332,9 @@ class Tables:
     return self._start
 
   def value(self, state: np.ndarray) -> int:
-    """Returns S2 of the rounds so far, from their state.
+    """Returns the squared sensitivity of the rounds so far, from their state.
 
-    The last participation may also forbid rounds that are still to come.
+    The gap after the last participation may reach into later rounds.
     """
     return int(state[:, -1].max())
 
