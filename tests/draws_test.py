@@ -224,6 +224,95 @@ class NumpyTest(absltest.TestCase):
     self.assertFalse(np.any(found[is_far] == own[is_far]))
 
 
+class DirectionsTest(parameterized.TestCase):
+
+  def _of_words(self, words) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the two numbers of each word, float64."""
+    with mock.patch.object(
+        streams, 'bits', lambda *_: tf.constant(words, tf.int32)
+    ):
+      found = streams.directions(2 * len(words), streams.insecure_root_key(0))
+    cosines, sines = np.split(found.numpy().astype(np.float64), 2)
+    return cosines, sines
+
+  def test_each_word_gives_its_radius_and_angle(self):
+    high = np.random.default_rng(1).integers(-(2**15), 2**15, 2**16)
+    low = np.arange(2**16)
+    cosines, sines = self._of_words(2**16 * high + low)
+    radii = np.sqrt(-2 * np.log((low + 0.5) / 2**16))
+    angles = 2 * np.pi * (high / 2**16 + low / 2**32)
+    np.testing.assert_allclose(cosines, radii * np.cos(angles), atol=4e-6)
+    np.testing.assert_allclose(sines, radii * np.sin(angles), atol=4e-6)
+
+  def test_moments_are_those_of_the_docstring(self):
+    # Angles of 0, so that the first half is the radii.
+    radii, zeros = self._of_words(np.arange(2**16))
+    np.testing.assert_allclose(zeros, 0, atol=4e-4)
+    # Averages of cos^2, cos^4 and |cos| are 1/2, 3/8 and 2/pi.
+    variance = np.mean(radii**2) / 2
+    self.assertAlmostEqual(variance - 1, -5.3e-6, delta=1e-7)
+    fourth = 3 / 8 * np.mean(radii**4)
+    self.assertAlmostEqual(fourth / 3 - 1, -7.0e-5, delta=1e-6)
+    self.assertAlmostEqual(radii.max(), 4.86, delta=0.01)
+    self.assertGreater(radii.min(), 0)
+    share = 2 / np.pi * np.mean(radii) / math.sqrt(variance)
+    self.assertAlmostEqual(share / math.sqrt(2 / np.pi), 1, delta=2e-6)
+
+  def test_angles_of_one_radius_have_no_mean_and_no_correlation(self):
+    for low in (0, 12_345, 2**16 - 1):
+      cosines, sines = self._of_words(2**16 * np.arange(-(2**15), 2**15) + low)
+      squared = np.mean(cosines**2)
+      for number in (
+          np.mean(cosines),
+          np.mean(sines),
+          np.mean(cosines * sines),
+          np.mean(sines**2) - squared,
+          np.mean(cosines**4) - 1.5 * squared**2,
+      ):
+        self.assertAlmostEqual(number / max(1, squared**2), 0, delta=1e-7)
+
+  def test_they_look_like_independent_normals(self):
+    found = streams.directions(2**20, streams.insecure_root_key(5)).numpy()
+    found = found.astype(np.float64)
+    cosines, sines = np.split(found, 2)
+    for part in (found, cosines, sines):
+      self.assertTrue(_fits(part, scipy.stats.norm()))
+    squared = cosines**2 + sines**2
+    self.assertTrue(_fits(squared, scipy.stats.chi2(2)))
+    self.assertTrue(
+        _fits(
+            np.arctan2(sines, cosines),
+            scipy.stats.uniform(-np.pi, 2 * np.pi),
+        )
+    )
+    # Also of squares, which depend on the radii. A word and its neighbours, and
+    # words that one step of the generator gives.
+    for numbers in (found, found**2, np.abs(found)):
+      halves = np.split(numbers, 2)
+      for one, other in (
+          halves,
+          (halves[0][:-1], halves[0][1:]),
+          (halves[0][:-1], halves[1][1:]),
+          (halves[0][:-4], halves[0][4:]),
+      ):
+        correlation = np.corrcoef(one, other)[0, 1]
+        self.assertLess(abs(correlation), 5 / math.sqrt(len(one)))
+
+  @parameterized.parameters(1, 2, 3, 8, 501)
+  def test_a_key_gives_the_same_numbers_everywhere(self, num):
+    key = streams.insecure_root_key(6)
+    found = streams.directions(num, key)
+    self.assertEqual(found.dtype, tf.float32)
+    self.assertEqual(found.shape, [num])
+    graph = tf.function(streams.directions, autograph=False)
+    np.testing.assert_allclose(graph(num, key), found, atol=2e-6)
+
+  def test_keys_give_independent_numbers(self):
+    found = _many(lambda key, _: streams.directions(20_001, key), 8, tf.float32)
+    correlations = np.corrcoef(found) - np.eye(8)
+    self.assertLess(np.abs(correlations).max(), 7 / math.sqrt(20_001))
+
+
 class PinnedTest(absltest.TestCase):
   """Who changes what a key draws changes the version tag of its streams, too.
 

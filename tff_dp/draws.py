@@ -22,7 +22,8 @@ has finitely many values, so it differs from its distribution in two ways.
 | `streams.bits` in a table | noise of integers in secure sums | weights of 62 bits | 14 standard deviations or less: the plan counts the total variation |
 | `coins.is_heads` | whether a client takes part | coins of 128 bits | nowhere |
 | `streams.uniforms` below a rate | records that a client samples | coins of 52 bits | nowhere |
-| `streams.raw_normals` | directions of one-bit reports, the start of a pool | none that a guarantee rests on | 5.68 |
+| `streams.directions` | directions of one-bit reports | none that a guarantee rests on | radius 4.86 of a pair |
+| `streams.raw_normals` | the start of a pool | none that a guarantee rests on | 5.68 |
 
 TensorFlow makes a pair of normals from one radius, and the radius from a
 uniform that it cuts at 1e-7 (`random_distributions.h`). So its normals end at

@@ -130,10 +130,10 @@ def domain_key(root_key: tf.Tensor, domain: str) -> tf.Tensor:
   return key
 
 
-def bits(shape, key: tf.Tensor) -> tf.Tensor:
-  """Returns integers that are uniform over all 64-bit values, int64."""
+def bits(shape, key: tf.Tensor, dtype=tf.int64) -> tf.Tensor:
+  """Returns integers that are uniform over all values of their type."""
   return tf.raw_ops.StatelessRandomUniformFullIntV2(
-      shape=shape, dtype=tf.int64, **_generator(key)
+      shape=shape, dtype=dtype, **_generator(key)
   )
 
 
@@ -142,12 +142,40 @@ def raw_normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:
 
   Their absolute value never exceeds 5.68.
 
-  They are for directions and starting points, whose distribution no guarantee
-  rests on. For the arguments see `normals`.
+  They are for starting points, whose distribution no guarantee rests on. For
+  the arguments see `normals`.
   """
   return tf.raw_ops.StatelessRandomNormalV2(
       shape=shape, dtype=dtype, **_generator(key)
   )
+
+
+def directions(num: int, key: tf.Tensor) -> tf.Tensor:
+  """Returns nearly normal numbers, float32 [num]. Do not use them for noise.
+
+  They are for directions, whose distribution no guarantee rests on. They take
+  less than half of the time of `raw_normals`. A word of 32 bits gives two
+  numbers: r cos t in the first half of the result, r sin t in the second.
+
+  The low 16 bits of the word give the radius r, by Box and Muller's formula for
+  one of the uniform numbers (i + 1/2) / 65,536. For each r, the angle t is one
+  of 65,536 that are equally spaced. Up to float rounding, means and
+  correlations are therefore zero. The variance is 5.3e-6 below that of a
+  normal, the fourth moment 7.0e-5 of it, and the largest r is 4.86. For a long
+  vector of such numbers, scaled to length 1, the mean absolute value of any
+  projection is within 2e-6 of that of a uniform direction, relatively.
+
+  Args:
+    num: How many numbers, at least 1.
+    key: Key, int64 of shape [2]. It must not be used for anything else.
+  """
+  # A change of these lines needs another version of the sphere's keys.
+  words = bits([(num + 1) // 2], key, tf.int32)
+  angles = (math.pi / 2**31) * tf.cast(words, tf.float32)
+  indices = tf.cast(tf.bitwise.bitwise_and(words, 2**16 - 1), tf.float32)
+  radii = tf.sqrt(-2.0 * tf.math.log((indices + 0.5) * 2.0**-16))
+  both = tf.concat([radii * tf.cos(angles), radii * tf.sin(angles)], axis=0)
+  return both[:num]
 
 
 def normals(shape, key: tf.Tensor, dtype=tf.float32) -> tf.Tensor:

@@ -370,6 +370,23 @@ class KeysTest(parameterized.TestCase):
     self.assertGreater(len(keys), 4)
     self.assertLen(set(keys), len(keys))
 
+  def test_other_directions_need_keys_of_another_version(self):
+    # Else two reports of one update would share their coins.
+    operations = client_randomizers.build(_SPHERE, 5)
+    self.assertEndsWith(operations._domain, '|5|directions 2')
+    seed = streams.insecure_root_key(3)
+    found = streams.directions(5, seed)
+    np.testing.assert_allclose(
+        found, (-0.95402259, 0.09079077, 0.07907169, -0.15309323, 0.66456348),
+        atol=2e-6,
+    )
+    estimate = operations.estimate(tf.concat([seed, [1]], 0)).numpy()
+    np.testing.assert_allclose(
+        estimate / np.linalg.norm(estimate),
+        found / np.linalg.norm(found),
+        atol=2e-6,
+    )
+
   def test_coin_does_not_follow_from_the_public_direction(self):
     # Same direction, other key: both signs occur, though a vector of the full
     # norm needs no rounding.
