@@ -82,7 +82,9 @@ def dataset(values, dtype=np.int32) -> tf.data.Dataset:
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
   """Lets few clients work at once, too, and single ones of their kind."""
-  few = dataclasses.replace(chunks.ON_CPU, min_of_worker=1, min_alike=1)
+  few = dataclasses.replace(
+      chunks.ON_CPU, min_of_worker=1, min_with_convolutions=1, min_alike=1
+  )
   with mock.patch.object(chunks, 'ON_CPU', few):
     yield
 

@@ -285,7 +285,7 @@ def _aggregated(zero, accumulate, merge):
   return computation, [[number, 1.0] for number in (3.0, 1, 4, 1, 5, 9, 2)]
 
 
-@_case()
+@_case(at_once=7)
 def aggregate_with_a_sum_that_goes_into_another():
   return _aggregated(
       lambda: (np.float32(0), np.float32(0)),
@@ -303,7 +303,7 @@ def aggregate_two_sums():
   )
 
 
-@_case()
+@_case(at_once=7)
 def aggregate_what_is_no_sum():
   return _aggregated(
       lambda: (np.float32(0), np.float32(1), np.float32(-9)),

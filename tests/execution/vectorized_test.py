@@ -92,6 +92,7 @@ _unary('LogicalNot', kinds=('bool',))
 _unary('Identity', 'StopGradient', argument='input',
        kinds=('float', 'int', 'bool'))
 _unary('Shape', 'Size', 'Rank', argument='input')
+_case('ShapeN', lambda x: _RAW.ShapeN(input=[x, x[0]]), _floats(2, 3))
 
 
 def _binary(*names, arguments=('x', 'y'), kinds=('float', 'int')):
@@ -164,6 +165,75 @@ _case('BiasAdd', lambda x, y: _RAW.BiasAdd(value=x, bias=y),
 _case('BiasAddGrad', lambda x: _RAW.BiasAddGrad(out_backprop=x), _floats(4, 3))
 _case('BiasAddGrad', lambda x: _RAW.BiasAddGrad(out_backprop=x),
       _floats(2, 4, 3))
+# Images of a batch, filter, and what the convolution gets besides. The numbers are
+# above 0, as sums that cancel would be left with their rounding.
+_CONVOLUTIONS = (
+    ((1, 7, 7, 1), (3, 3, 1, 2), dict(strides=[1, 2, 2, 1], padding='SAME')),
+    ((2, 5, 6, 8), (2, 3, 8, 3), dict(strides=[1, 1, 1, 1], padding='VALID')),
+    ((2, 6, 5, 9), (2, 2, 9, 1), dict(strides=[1, 3, 2, 1], padding='SAME')),
+    ((1, 4, 5, 2), (4, 5, 2, 3), dict(strides=[1, 1, 1, 1], padding='VALID')),
+    ((2, 4, 4, 3), (1, 1, 3, 2), dict(strides=[1, 2, 2, 1], padding='VALID')),
+    ((2, 4, 4, 2), (3, 2, 2, 2), dict(
+        strides=[1, 1, 2, 1], padding='EXPLICIT',
+        explicit_paddings=[0, 0, 1, 2, 0, 1, 0, 0])),
+    ((0, 5, 5, 1), (2, 2, 1, 3), dict(strides=[1, 1, 1, 1], padding='SAME')),
+)  # pyformat: disable
+for _images, _filter, _options in _CONVOLUTIONS:
+  _case(
+      'Conv2D',
+      lambda x, y, options=_options: _RAW.Conv2D(input=x, filter=y, **options),
+      _floats(*_images, low=0.5),
+      _floats(*_filter, low=0.5, seed=4),
+  )
+  with tf.Graph().as_default():
+    _places = _RAW.Conv2D(
+        input=tf.zeros(_images), filter=tf.zeros(_filter), **_options
+    ).shape
+  _case(
+      'Conv2DBackpropFilter',
+      lambda x, y, sizes=_filter, options=_options: _RAW.Conv2DBackpropFilter(
+          input=x, filter_sizes=sizes, out_backprop=y, **options
+      ),
+      _floats(*_images, low=0.5),
+      _floats(*_places, low=0.5, seed=4),
+  )
+  _case(
+      'Conv2DBackpropInput',
+      lambda x, y, sizes=_images, options=_options: _RAW.Conv2DBackpropInput(
+          input_sizes=sizes, filter=x, out_backprop=y, **options
+      ),
+      _floats(*_filter, low=0.5),
+      _floats(*_places, low=0.5, seed=4),
+  )
+for _dilation in ([1, 2, 1, 1], [1, 1, 2, 1]):
+  # TensorFlow has no gradient of it on a CPU.
+  _case(
+      'Conv2D',
+      lambda x, y, dilation=_dilation: tf.stop_gradient(_RAW.Conv2D(
+          input=x, filter=y, strides=[1, 1, 1, 1], dilations=dilation,
+          padding='SAME',
+      )),
+      _floats(2, 5, 6, 2, low=0.5),
+      _floats(2, 3, 2, 2, low=0.5, seed=4),
+  )
+for _size, _stride, _padding in ((2, 1, 'VALID'), (2, 2, 'SAME'), (3, 2, 'VALID')):
+  _pooling = dict(
+      ksize=[1, _size, 2, 1], strides=[1, _stride, 1, 1], padding=_padding
+  )
+  # Equal numbers come under one window, as after a ReLU.
+  _images = np.maximum(_floats(2, 5, 4, 2), 0.0)
+  _case('MaxPool', lambda x, own=_pooling: _RAW.MaxPool(input=x, **own), _images)
+  _case(
+      'MaxPoolGrad',
+      lambda x, y, own=_pooling: _RAW.MaxPoolGrad(
+          orig_input=x,
+          orig_output=(pooled := _RAW.MaxPool(input=x, **own)),
+          grad=pooled * y,
+          **own,
+      ),
+      _images,
+      _floats(seed=4),
+  )
 for _a, _b in itertools.product((False, True), repeat=2):
   _case(
       'MatMul',

@@ -318,9 +318,19 @@ def _sum_estimates(randomizer, shuffled):
   filled = tf.pad(shuffled, [[0, (-num_reports) % at_once], [0, 0]])
 
   def add(index, total):
-    estimates = [randomizer.estimate(filled[index + i]) for i in range(at_once)]
-    # TensorFlow would add up a sum of many terms in another order.
-    total = tf.foldl(tf.add, tf.stack(estimates), total, parallel_iterations=1)
+    drawn = tf.TensorArray(
+        tf.float32, at_once, element_shape=[randomizer.num_params]
+    )
+    for i in range(at_once):
+      drawn = drawn.write(i, randomizer.estimate(filled[index + i]))
+    # In a loop, as TensorFlow would add up a sum of many terms in another
+    # order.
+    _, total = tf.while_loop(
+        lambda i, _: i < at_once,
+        lambda i, total: (i + 1, total + drawn.read(i)),
+        (tf.constant(0), total),
+        parallel_iterations=1,
+    )
     return index + at_once, total
 
   _, total = tf.while_loop(

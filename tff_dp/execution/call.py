@@ -268,9 +268,9 @@ class Call:
     limits = chunks.limits(device)
 
     def num_alike(kind):
-      if len(share) < limits.min_of_worker:
-        return 0
-      return self._program.num_at_once(number, worker, kind=kind)
+      return self._program.num_at_once(
+          number, worker, kind=kind, num_clients=len(share)
+      )
 
     good = itertools.takewhile(
         lambda client: not (self._is_cancelled or failures.is_beyond(client)),

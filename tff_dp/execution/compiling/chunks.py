@@ -48,21 +48,36 @@ class Limits:
       used.
     min_of_worker: Fewest clients that a worker must have. For fewer, it does
       not pay to trace the graph, which takes a second or so.
+    min_with_convolutions: The same where the work has convolutions, whose graph
+      takes several seconds.
     min_alike: Fewest clients in a stack, see `gather`.
   """
 
   max_bytes: int
   min_fitting: int
   min_of_worker: int
+  min_with_convolutions: int
   min_alike: int
 
 
 # More than 8 MB leaves the caches of a processor, and then a loop is as fast.
 # So it is with few clients.
-ON_CPU = Limits(2**23, min_fitting=16, min_of_worker=64, min_alike=8)
+ON_CPU = Limits(
+    2**23,
+    min_fitting=16,
+    min_of_worker=64,
+    min_with_convolutions=256,
+    min_alike=8,
+)
 # A loop leaves a card idle between its small kernels. So two clients at once
 # already pay. A card that has less memory gets smaller stacks, see `call`.
-ON_GPU = Limits(2**29, min_fitting=2, min_of_worker=2, min_alike=2)
+ON_GPU = Limits(
+    2**29,
+    min_fitting=2,
+    min_of_worker=2,
+    min_with_convolutions=256,
+    min_alike=2,
+)
 
 
 def limits(device: str) -> Limits:
@@ -389,6 +404,39 @@ def at_once(
     NotPlainError: If the elements of a sequence hold nothing, or if `work`
       raises it.
   """
+  stacked, sizes = _stacked_and_sizes(skeletons, tensors)
+  stacked.append(tf.zeros(tf.shape(stacked[0])[:1], tf.int32))
+
+  def of_client(own):
+    *own, own_zero = own
+    return work(_client_of(skeletons, own, sizes, kind), own_zero)
+
+  # Where this fails, clients come one after the other.
+  with _quiet.without_log_of_tensorflow():
+    return tf.vectorized_map(
+        of_client, stacked, fallback_to_while_loop=False, warn=False
+    )
+
+
+def one_of_stack(skeletons, tensors, index, *, kind: datasets.Kind) -> list:
+  """Returns the symbolic values of one client of a chunk of alike clients.
+
+  Args:
+    skeletons: Skeletons of these values.
+    tensors: Tensors of the chunk, see `stack_specs`.
+    index: Position of the client in the chunk, a symbolic int32.
+    kind: Form of the clients' sequences, see `stack_specs`.
+  """
+  stacked, sizes = _stacked_and_sizes(skeletons, tensors)
+  own = [tensor[index] for tensor in stacked]
+  return _client_of(skeletons, own, sizes, kind)
+
+
+def _stacked_and_sizes(skeletons, tensors) -> tuple[list, list]:
+  """Returns (stacks over the clients, sizes of each sequence).
+
+  The sizes of a sequence are its number of rows and its batch size.
+  """
   sizes, stacked, remaining = [], [], iter(tensors)
   for leaf in _leaves(skeletons):
     if isinstance(leaf, values.Tensor):
@@ -402,28 +450,22 @@ def at_once(
     # Take the common size, not a client's own: equal sizes keep loops in step.
     with tf.device(datasets.DATASET_DEVICE):
       sizes.append((tf.shape(columns[0], tf.int64)[1], next(remaining)))
+  return stacked, sizes
 
-  stacked.append(tf.zeros(tf.shape(stacked[0])[:1], tf.int32))
 
-  def of_client(own):
-    *own, own_zero = own
-    own, own_sizes = iter(own), iter(sizes)
+def _client_of(skeletons, own, sizes, kind: datasets.Kind) -> list:
+  """Returns the symbolic values of a client from its parts of the stacks."""
+  own, own_sizes = iter(own), iter(sizes)
 
-    def build(skeleton):
-      if isinstance(skeleton, values.Struct):
-        return values.map_struct(build, skeleton)
-      if isinstance(skeleton, values.Tensor):
-        return next(own)
-      width = len(tf.nest.flatten(skeleton.element_spec))
-      columns = list(itertools.islice(own, width))
-      return columns_lib.Columns(
-          columns, *next(own_sizes), kind is datasets.Kind.BATCHES
-      )
-
-    return work([build(skeleton) for skeleton in skeletons], own_zero)
-
-  # Where this fails, clients come one after the other.
-  with _quiet.without_log_of_tensorflow():
-    return tf.vectorized_map(
-        of_client, stacked, fallback_to_while_loop=False, warn=False
+  def build(skeleton):
+    if isinstance(skeleton, values.Struct):
+      return values.map_struct(build, skeleton)
+    if isinstance(skeleton, values.Tensor):
+      return next(own)
+    width = len(tf.nest.flatten(skeleton.element_spec))
+    columns = list(itertools.islice(own, width))
+    return columns_lib.Columns(
+        columns, *next(own_sizes), kind is datasets.Kind.BATCHES
     )
+
+  return [build(skeleton) for skeleton in skeletons]

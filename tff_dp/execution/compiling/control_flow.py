@@ -17,6 +17,17 @@ from tff_dp.execution.compiling import columns
 from tff_dp.execution.compiling import lanes
 from tff_dp.execution.compiling import variables
 
+# Operations that cannot fail, and that take no longer than a choice between two
+# results.
+_CHEAP = frozenset([
+    'Abs', 'Add', 'AddV2', 'Cast', 'Const', 'DivNoNan', 'Equal', 'Fill',
+    'Greater', 'GreaterEqual', 'Identity', 'IsFinite', 'Less', 'LessEqual',
+    'LogicalAnd', 'LogicalNot', 'LogicalOr', 'Maximum', 'Minimum', 'Mul',
+    'MulNoNan', 'Neg', 'NoOp', 'NotEqual', 'RealDiv', 'Select', 'SelectV2',
+    'Sign', 'Sqrt', 'Square', 'Sub', 'ZerosLike',
+])  # fmt: skip
+_BRANCHES = ('then_branch', 'else_branch')
+
 
 def are_values(values: Sequence) -> bool:
   """Returns whether all values are tensors, not variables or sequences."""
@@ -108,6 +119,11 @@ def conditional(library, node, predicate, inputs: list) -> list:
   # initial value.
   before = state.tensors
 
+  if library.is_vectorized:
+    found = _chosen(library, node, predicate, inputs, state, before)
+    if found is not None:
+      return found
+
   def branch(attribute):
     def run():
       with library.region() as region:
@@ -122,7 +138,7 @@ def conditional(library, node, predicate, inputs: list) -> list:
     return run
 
   with library.current_region.next():
-    found = tf.cond(predicate, branch('then_branch'), branch('else_branch'))
+    found = tf.cond(predicate, *map(branch, _BRANCHES))
   found = list(found) if isinstance(found, (list, tuple)) else [found]
   if any(region.has_order for region in regions):
     library.current_region.follow(found[0].op)
@@ -134,6 +150,48 @@ def conditional(library, node, predicate, inputs: list) -> list:
       one if one is other else result
       for one, other, result in zip(*returned, found[:size], strict=True)
   ]
+
+
+def _chosen(library, node, predicate, inputs, state, before) -> list | None:
+  """Returns the outputs of an `If` whose branches are cheap, else None.
+
+  Where clients take different branches, TensorFlow sorts them, and copies their
+  values there and back. To compute both branches takes less.
+  """
+  calls = [node.attr[attribute].func.name for attribute in _BRANCHES]
+  if not all(_is_cheap(library, name) for name in calls):
+    return None
+  both, size = [], 0
+  for name in calls:
+    own, inner = state.inside(inputs, before)
+    results = library.call(name, own)
+    _check_are_values(node, results)
+    size = len(results)
+    both.append([*results, *inner.tensors])
+  pairs = list(zip(*both, strict=True))
+  if not all(
+      one.shape == other.shape and one.shape.is_fully_defined()
+      for one, other in pairs
+  ):
+    # The choice would broadcast.
+    return None
+  found = [
+      one if one is other else tf.where(predicate, one, other)
+      for one, other in pairs
+  ]
+  state.update(found[size:])
+  return found[:size]
+
+
+def _is_cheap(library, name: str) -> bool:
+  """Returns whether a function has cheap operations only, see `_CHEAP`."""
+  for node in library.functions[name].node_def:
+    if node.op in ('If', 'StatelessIf'):
+      if not all(_is_cheap(library, node.attr[b].func.name) for b in _BRANCHES):
+        return False
+    elif node.op not in _CHEAP:
+      return False
+  return True
 
 
 def while_loop(library, node, inputs: list) -> list:

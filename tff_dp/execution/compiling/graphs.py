@@ -298,6 +298,8 @@ class TensorFlowGraph:
     seeded_operations: Names of its random operations with state and a fixed
       seed.
     has_variables: Whether the computation, or a function in it, has variables.
+    has_convolutions: Whether the computation, or a function in it, has
+      convolutions.
   """
 
   def __init__(self, block: tff.framework.CompiledComputation):
@@ -340,9 +342,9 @@ class TensorFlowGraph:
         for node in graph_defs.all_nodes(self._graph_def)
         if graph_defs.is_seeded(node)
     ]
-    self.has_variables = any(
-        n.op == 'VarHandleOp' for n in graph_defs.all_nodes(self._graph_def)
-    )
+    operations = {n.op for n in graph_defs.all_nodes(self._graph_def)}
+    self.has_variables = 'VarHandleOp' in operations
+    self.has_convolutions = 'Conv2D' in operations
 
   def _prune(self, ends: list[str]) -> None:
     nodes = {node.name: node for node in self._graph_def.node}

@@ -18,7 +18,7 @@ from tff_dp import _compat
 # branches and all others in `vectorized.OPERATIONS`, TensorFlow makes a result
 # for each client if an input differs.
 _SHARED = frozenset(
-    ['BroadcastGradientArgs', 'Rank', 'Shape', 'Size', 'ZerosLike']
+    ['BroadcastGradientArgs', 'Rank', 'Shape', 'ShapeN', 'Size', 'ZerosLike']
 )
 _LOOPS = frozenset(['While', 'StatelessWhile'])
 

@@ -98,6 +98,11 @@ def _client_work(one_pass, interpreting, known, accumulators) -> list:
     interpreting.set(node, value)
   for node in one_pass.nodes:
     interpreting.compute(node)
+  return _accumulated(one_pass, interpreting, accumulators)
+
+
+def _accumulated(one_pass, interpreting, accumulators) -> list:
+  """Returns the accumulators after a client whose nodes are computed."""
   results = []
   for node, accumulator in zip(one_pass.accumulations, accumulators):
     value, _, accumulate, _ = node.inputs
@@ -105,6 +110,120 @@ def _client_work(one_pass, interpreting, known, accumulators) -> list:
     results.append(
         interpreting.apply(interpreting.value(accumulate), Struct(pair))
     )
+  return results
+
+
+def _compute_listed(nodes, interpreting) -> list[schedule_lib.Node]:
+  """Computes nodes for all clients at once, and returns those that cannot be.
+
+  These are nodes with an operation that is not in the lists of `vectorized`,
+  and nodes that need one of them.
+  """
+  left = []
+  for node in nodes:
+    if left and not set(left).isdisjoint(schedule_lib.sources(node)):
+      left.append(node)
+      continue
+    try:
+      interpreting.compute(node)
+    except errors.NotPlainError as error:
+      _log.debug('Clients do this one after the other: %s', error)
+      left.append(node)
+  return left
+
+
+class _Rest:
+  """The rest of the clients' work, which is done one after the other.
+
+  Attributes:
+    nodes: Nodes that are not computed for all clients at once.
+    has_begun: Whether there is a rest: nodes, or results that are not summed.
+  """
+
+  def __init__(self, one_pass, interpreting):
+    self._pass = one_pass
+    self._interpreting = interpreting
+    self._skeletons = []
+    self._needed = []
+    self.nodes = []
+    self.has_begun = False
+
+  def begin(self) -> list[tf.Tensor]:
+    """Returns what the rest needs from the work at once, as flat tensors.
+
+    Raises:
+      NotPlainError: If too little is done at once: nothing reads a sequence.
+    """
+    at_once = [node for node in self._pass.nodes if node not in self.nodes]
+    if not any(
+        isinstance(node.operation, schedule_lib.Call)
+        and any(map(self._has_sequence, schedule_lib.sources(node)))
+        for node in at_once
+    ):
+      raise errors.NotPlainError('no sequence is read at once')
+    # A sequence is taken from the client's inputs again.
+    again = {node for node in at_once if self._has_sequence(node)}
+    self.nodes = [
+        node for node in self._pass.nodes if node in again or node in self.nodes
+    ]
+    needed = [
+        source for node in self.nodes for source in schedule_lib.sources(node)
+    ]
+    for node in self._pass.accumulations:
+      value, _, accumulate, _ = node.inputs
+      needed += schedule_lib.nodes_in(value)
+      needed += schedule_lib.nodes_in(accumulate)
+    known = {
+        *self.nodes, *self._pass.server_inputs, *self._pass.client_inputs
+    }
+    self._needed = [node for node in dict.fromkeys(needed) if node not in known]
+    found = list(map(self._interpreting.value, self._needed))
+    self._skeletons = list(map(values.skeleton_of, found))
+    self.has_begun = True
+    return list(itertools.chain(*map(values.flatten, found)))
+
+  def _has_sequence(self, node) -> bool:
+    return not all(
+        isinstance(part, tf.Tensor)
+        for part in values.flatten(self._interpreting.value(node))
+    )
+
+  def end(self, tensors: list[tf.Tensor], accumulators: list) -> list[tf.Tensor]:
+    """Returns the accumulators after the rest of one client, as flat tensors.
+
+    The inputs of the server and of the client must be set.
+
+    Args:
+      tensors: What `begin` returned, of this client.
+      accumulators: Values of the accumulators before this client.
+    """
+    skeleton = Struct([(None, item) for item in self._skeletons])
+    for node, value in zip(self._needed, values.pack(skeleton, tensors)):
+      self._interpreting.set(node, value)
+    for node in self.nodes:
+      self._interpreting.compute(node)
+    results = _accumulated(self._pass, self._interpreting, accumulators)
+    return list(itertools.chain(*map(values.flatten, results)))
+
+
+def _loop(work, num_clients, accumulators, specs) -> list[tf.Tensor]:
+  """Returns the accumulators after all clients, one after the other.
+
+  Args:
+    work: Function of a client's index and of the accumulators before it, which
+      returns the accumulators after it.
+    num_clients: Number of clients, a symbolic int32.
+    accumulators: Accumulators before the first client.
+    specs: Their specs.
+  """
+  _, *results = tf.while_loop(
+      lambda index, *_: index < num_clients,
+      lambda index, *accumulators: (index + 1, *work(index, *accumulators)),
+      [tf.constant(0), *accumulators],
+      shape_invariants=[tf.TensorShape([]), *(spec.shape for spec in specs)],
+      # The steps of the loop share variables.
+      parallel_iterations=1,
+  )
   return results
 
 
@@ -392,18 +511,9 @@ class Program:
             zip([*one_pass.server_inputs, *one_pass.client_inputs], known),
             self._unpack(one_pass.accumulations, list(accumulators)),
         )
-        return index + 1, *itertools.chain(*map(values.flatten, results))
+        return list(itertools.chain(*map(values.flatten, results)))
 
-      _, *results = tf.while_loop(
-          lambda index, *_: index < num_clients,
-          work,
-          [tf.constant(0), *accumulators],
-          shape_invariants=[
-              tf.TensorShape([]), *(spec.shape for spec in accumulator_specs)
-          ],
-          # The steps of the loop share variables.
-          parallel_iterations=1,
-      )
+      results = _loop(work, num_clients, accumulators, accumulator_specs)
       return self._unpack(one_pass.accumulations, results)
 
     def trace(key, device):
@@ -428,23 +538,33 @@ class Program:
     return self._of_worker(f'p{number}c{kind.name}', worker, trace)
 
   def num_at_once(
-      self, number: int, worker: int, *, kind: datasets.Kind
+      self, number: int, worker: int, *, kind: datasets.Kind, num_clients: int
   ) -> int:
     """Returns the largest number of clients in one call of `cohort_pass`.
 
-    It is 0 if there is no such function, or if the model and the results of a
-    client are so large that too few clients fit (`chunks.Limits`).
+    It is 0 if there is no such function, if the worker has too few clients, or
+    if the model and the results of a client are so large that too few clients
+    fit (`chunks.Limits`).
 
     Args:
       number: Number of the pass, from 1.
       worker: Index of the worker that runs the function.
       kind: Form of the clients' sequences, as for `cohort_pass`.
+      num_clients: Number of clients of the worker.
     """
     one_pass = self._schedule.passes[number - 1]
     specs = self._specs([*one_pass.server_inputs, *one_pass.accumulations])
     sizes = [s.dtype.size * (s.shape.num_elements() or 0) for s in specs]
     device = self.worker_devices[worker]
     limits = chunks.limits(device)
+    if num_clients < limits.min_of_worker:
+      return 0
+    if num_clients < limits.min_with_convolutions and any(
+        self._cache.get(node.operation.block).has_convolutions
+        for node in one_pass.nodes
+        if isinstance(node.operation, schedule_lib.Call)
+    ):
+      return 0
     found = min(
         _MAX_CLIENTS_AT_ONCE,
         limits.max_bytes // max(1, sum(sizes)),
@@ -505,33 +625,58 @@ class Program:
     if any(isinstance(found, schedule_lib.Select) for found in operations):
       return None
     skeletons = [self._skeletons[node] for node in one_pass.client_inputs]
+    inputs = [*one_pass.server_inputs, *one_pass.client_inputs]
 
     def body(interpreting, tensors):
       interpreting.way = tracing.Way.VECTORIZED
       server, chunk, accumulators = _cut(
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
+      server = self._unpack(one_pass.server_inputs, server)
+      rest = _Rest(one_pass, interpreting)
 
       def work(own, own_zero):
         interpreting.own_zero = own_zero
-        known = self._unpack(one_pass.server_inputs, server) + own
-        results = _client_work(
-            one_pass,
-            interpreting,
-            zip([*one_pass.server_inputs, *one_pass.client_inputs], known),
-            self._unpack(one_pass.accumulations, accumulators),
-        )
-        results = list(itertools.chain(*map(values.flatten, results)))
-        return _increments(results, accumulators)
+        for node, value in zip(inputs, [*server, *own], strict=True):
+          interpreting.set(node, value)
+        rest.nodes = _compute_listed(one_pass.nodes, interpreting)
+        if not rest.nodes:
+          results = _accumulated(
+              one_pass,
+              interpreting,
+              self._unpack(one_pass.accumulations, accumulators),
+          )
+          results = list(itertools.chain(*map(values.flatten, results)))
+          try:
+            return _increments(results, accumulators)
+          except errors.NotPlainError as error:
+            _log.debug('Clients are added one after the other: %s', error)
+        return rest.begin()
 
-      increments = chunks.at_once(work, skeletons, chunk, kind=kind)
-      return self._unpack(
-          one_pass.accumulations,
-          [
-              accumulator + tf.reduce_sum(increment, axis=0)
-              for accumulator, increment in zip(accumulators, increments)
-          ],
+      stacked = chunks.at_once(work, skeletons, chunk, kind=kind)
+      if not rest.has_begun:
+        return self._unpack(
+            one_pass.accumulations,
+            [
+                accumulator + tf.reduce_sum(increment, axis=0)
+                for accumulator, increment in zip(accumulators, stacked)
+            ],
+        )
+      interpreting.way, interpreting.own_zero = tracing.Way.PURE, None
+
+      def work_on_rest(index, *accumulators):
+        own = chunks.one_of_stack(skeletons, chunk, index, kind=kind)
+        for node, value in zip(inputs, [*server, *own], strict=True):
+          interpreting.set(node, value)
+        return rest.end(
+            [tensor[index] for tensor in stacked],
+            self._unpack(one_pass.accumulations, list(accumulators)),
+        )
+
+      results = _loop(
+          work_on_rest, tf.shape(stacked[0])[0], accumulators, accumulator_specs
       )
+      return self._unpack(one_pass.accumulations, results)
 
     def trace(key, device):
       try:

@@ -27,6 +27,7 @@ from tff_dp import _compat
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns
 from tff_dp.execution.compiling import control_flow
+from tff_dp.execution.compiling import convolutions
 from tff_dp.execution.compiling import variables
 from tff_dp.execution.compiling import vectorized
 from tff_dp.execution.data import graph_defs
@@ -131,10 +132,12 @@ class _Library:
     functions: Functions by name.
     names: Variables by container and name. The whole graph shares them.
     own_zero: Number 0 of each client, see `lanes`, or None.
+    convolutions: Convolutions for all clients at once.
   """
 
   def __init__(self, graph_def, is_vectorized: bool, own_zero):
     self.own_zero = own_zero
+    self.convolutions = convolutions.Convolutions()
     self.versions = graph_def.versions
     self.functions = {f.signature.name: f for f in graph_def.library.function}
     self.names = {}
@@ -373,6 +376,11 @@ class _Scope:
       return [
           tf.math.is_finite(tf.reduce_sum(numbers * numbers.dtype.max**-0.5))
       ]
+    if library.is_vectorized:
+      convolution = library.convolutions.operation(node)
+      if convolution is not None and control_flow.are_values(inputs):
+        library.check_is_listed(node)
+        return convolution(*inputs)
     if node.op == 'MatMul' and library.is_vectorized:
       return [_product(node, *_operation(library, node, inputs), *inputs)]
     return _operation(library, node, inputs)

@@ -112,7 +112,8 @@ def nodes_in(value) -> Iterator[Node]:
       yield from nodes_in(captured)
 
 
-def _sources(node: Node) -> Iterator[Node]:
+def sources(node: Node) -> Iterator[Node]:
+  """Yields the nodes that a node needs."""
   for value in node.inputs:
     yield from nodes_in(value)
 
@@ -151,12 +152,12 @@ class _Builder(interpreter.Interpreter):
     self._used = set()
 
   def _node(self, operation, *inputs, on_clients: bool = False) -> Node:
-    sources = [node for value in inputs for node in nodes_in(value)]
-    level = max((node.level for node in sources), default=0)
+    before = [node for value in inputs for node in nodes_in(value)]
+    level = max((node.level for node in before), default=0)
     if isinstance(operation, Accumulate):
       level += 1
     else:
-      on_clients |= any(node.on_clients for node in sources)
+      on_clients |= any(node.on_clients for node in before)
     at_clients = on_clients or isinstance(operation, Accumulate)
     inputs = tuple(self._own(value, at_clients) for value in inputs)
     node = Node(operation, inputs, on_clients, level)
@@ -321,7 +322,7 @@ def _needed(roots: Iterable[Node]) -> set[Node]:
     node = waiting.pop()
     if node not in found:
       found.add(node)
-      waiting.extend(_sources(node))
+      waiting.extend(sources(node))
   return found
 
 
@@ -377,7 +378,7 @@ class _PassBuilder:
       elif node not in nodes:
         self._home[node] = number
         nodes.add(node)
-        waiting.extend(_sources(node))
+        waiting.extend(sources(node))
     # Elements that later passes need are picked here, so that this pass need
     # not keep the whole struct.
     for node in self._ordered:
@@ -419,8 +420,8 @@ def _stages_of(
         and not _is_known_before(node)
     ]
     here = set(nodes)
-    sources = itertools.chain.from_iterable(_sources(node) for node in nodes)
-    inputs = [node for node in dict.fromkeys(sources) if node not in here]
+    before = itertools.chain.from_iterable(map(sources, nodes))
+    inputs = [node for node in dict.fromkeys(before) if node not in here]
     wanted.update(inputs)
     stages.append(Stage(inputs, nodes, []))
   for stage in stages:
