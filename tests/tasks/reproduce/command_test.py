@@ -519,6 +519,24 @@ class DrawAndDiscardTest(absltest.TestCase):
         draw_and_discard.client_epsilon(3.47, 33), 33 * 3.47
     )
 
+  def test_instances_overlap_with_the_nearest_batch(self):
+    for loss, verdict in (1.45, rows.HOLDS), (1.9, rows.FAILS):
+      found = draw_and_discard._overlap({
+          'server_batch_n10': 1.44,
+          'server_batch_n100': 2.1,
+          'draw_and_discard_k10': loss,
+          'draw_and_discard_k20': 1.8,
+      })
+      self.assertEqual(found['verdict'], verdict)
+    self.assertIn('100 clients, 1,000 images', found['why'])
+
+  def test_curves_are_means_over_seeds(self):
+    curve = draw_and_discard._loss_curve('epsilon', 'k10', [
+        {'points': [[10, 2.0, 0.1], [20, 1.0, 0.5]]},
+        {'points': [[10, 1.0, 0.3], [20, 0.0, 0.9]]},
+    ])  # pyformat: disable
+    self.assertEqual((curve.x, curve.y), ([10, 20], [1.5, 0.5]))
+
   def test_spread_without_a_second_draw_grows(self):
     found = draw_and_discard.run_spread(_run('.', scale=0.2, seeds=2))
     kept, grown = (line.ours for line in found.lines)
