@@ -13,6 +13,7 @@ import time
 
 _START = time.perf_counter()
 
+import argparse
 import contextlib
 import json
 import statistics
@@ -99,5 +100,16 @@ def measure(
   ]
 
 
+def main() -> None:
+  parser = argparse.ArgumentParser(
+      prog='python -m benchmarks.round_first_call',
+      description='Seconds to the end of the first round, in a new process.',
+  )
+  parser.add_argument('engine', choices=_ENGINES)
+  parser.add_argument('task', choices=round_tasks.TASKS)
+  given = parser.parse_args()
+  print(json.dumps(run(given.engine, given.task)))
+
+
 if __name__ == '__main__':
-  print(json.dumps(run(*sys.argv[1:])))
+  main()

@@ -11,7 +11,6 @@ block says why it is left out:
 """
 
 import contextlib
-import dataclasses
 import io
 import os
 import pathlib
@@ -25,8 +24,8 @@ import sybil
 from sybil.parsers import markdown
 
 from tests import docs_names
+from tests.execution import conformance
 from tff_dp import execution
-from tff_dp.execution.compiling import chunks
 from tff_dp.program.display import documents
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -48,10 +47,8 @@ class DocsTest(parameterized.TestCase):
     os.chdir(self.create_tempdir())
     execution.set_default_context()
     docs_names.write_files()
-    # A loop over clients is traced faster than work for all of them at once, and
-    # `execution` and `systems` test both.
-    in_loops = dataclasses.replace(chunks.ON_CPU, min_of_worker=1000)
-    self.enterContext(mock.patch.object(chunks, 'ON_CPU', in_loops))
+    # `execution` and `systems` test work at once.
+    self.enterContext(conformance.in_loops())
     # `program` tests the pictures of runs.
     self.enterContext(mock.patch.object(documents, 'write'))
 

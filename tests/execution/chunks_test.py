@@ -968,22 +968,53 @@ class RestTest(parameterized.TestCase):
       _run('at_once', computation, clients)
     self.assertEqual(caught.exception.client_index, 2)
 
-  def test_work_of_which_nothing_can_be_done_at_once_is_a_loop(self):
+  @parameterized.parameters(False, True)
+  def test_work_of_which_nothing_can_be_done_at_once_is_a_loop(self, is_mapped):
+    # Preprocessing alone is not worth a graph.
+    twice = tff.tensorflow.computation(
+        lambda numbers: numbers.map(lambda number: 2 * number), _NUMBERS
+    )
     work = tff.tensorflow.computation(
         lambda numbers: numbers.reduce(
-            np.int64(0), lambda x, y: x + y * tf.random.uniform(
-                [], 1, 2, tf.int64)
+            np.int64(0),
+            lambda x, y: x + y * tf.random.uniform([], 1, 2, tf.int64),
         ),
         _NUMBERS,
     )
 
     @tff.federated_computation(at_clients(_NUMBERS))
     def computation(numbers):
+      if is_mapped:
+        numbers = tff.federated_map(twice, numbers)
       return tff.federated_sum(tff.federated_map(work, numbers))
 
     total, paths = _run('at_once', computation, [[1, 2], [3, 4]])
-    self.assertEqual(total, 10)
+    self.assertEqual(total, 20 if is_mapped else 10)
     self.assertEqual(paths['in_chunks'], 2)
+
+  def test_rest_after_preprocessing(self):
+    twice = tff.tensorflow.computation(
+        lambda numbers: numbers.map(lambda number: 2 * number), _NUMBERS
+    )
+    total = tff.tensorflow.computation(
+        lambda numbers: numbers.reduce(np.int64(0), tf.add), _NUMBERS
+    )
+    rest = tff.tensorflow.computation(
+        lambda total, numbers: total
+        + numbers.reduce(np.int64(0), tf.maximum)
+        * tf.random.uniform([], 1, 2, tf.int64),
+        (np.int64, _NUMBERS),
+    )
+
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def computation(numbers):
+      numbers = tff.federated_map(twice, numbers)
+      totals = tff.federated_map(total, numbers)
+      return tff.federated_sum(tff.federated_map(rest, (totals, numbers)))
+
+    found, paths = _run('at_once', computation, [[1, 2], [3, 4], [1]])
+    self.assertEqual(found, (6 + 4) + (14 + 8) + (2 + 2))
+    self.assertEqual(paths['at_once'], 3)
 
 
 class FailureTest(absltest.TestCase):

@@ -10,7 +10,7 @@ keeps what that gave in `recorded/`, so that the other stacks are compared with
 it, too. `judge` says whether an outcome is what it has to be.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import json
@@ -22,11 +22,11 @@ import scipy.stats
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.execution import conformance
 from tff_dp import _shim
 from tff_dp import execution
 from tff_dp.execution import contexts
 from tff_dp.execution import errors as errors_lib
-from tff_dp.execution.compiling import chunks
 
 # Against TFF, in parts of a tensor's largest magnitude: kernels of two builds.
 TFF_TOLERANCE = 1e-5
@@ -125,16 +125,6 @@ class Outcome:
   is_refused: bool = False
 
 
-@contextlib.contextmanager
-def _few_at_once() -> Iterator[None]:
-  """Lets few clients work at once, too, and single ones of their kind."""
-  few = dataclasses.replace(
-      chunks.ON_CPU, min_of_worker=1, min_with_convolutions=1, min_alike=1
-  )
-  with mock.patch.object(chunks, 'ON_CPU', few):
-    yield
-
-
 def _create_tff_context() -> contexts.NativeContext:
   """Returns TFF's runtime; plain sums take the place of secure ones.
 
@@ -201,7 +191,7 @@ class Contexts:
           tff.framework.get_context_stack().install(self._contexts[path])
       )
       if few_at_once:
-        stack.enter_context(_few_at_once())
+        stack.enter_context(conformance.at_once())
       # Or a case that sets it would change the shuffles of those after it.
       stack.callback(tf.random.set_seed, None)
       return {name: _array(value) for name, value in case.run().items()}

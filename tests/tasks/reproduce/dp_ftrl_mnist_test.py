@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of Fig. 1a: noise at equal epsilon, a small run, the verdict."""
 
-import dataclasses
 import pathlib
 from unittest import mock
 
@@ -14,8 +13,8 @@ from tasks.mnist import mnist_data
 from tasks.mnist import mnist_model
 from tasks.reproduce import dp_ftrl_mnist
 from tasks.reproduce import rows
+from tests.execution import conformance
 from tff_dp import program
-from tff_dp.execution.compiling import chunks
 from tff_dp.program.display import documents
 
 pytestmark = pytest.mark.once
@@ -77,9 +76,7 @@ class RunTest(absltest.TestCase):
       )
 
     self.enterContext(mock.patch.object(documents, 'write'))
-    # A loop over clients is traced faster than work for all of them at once.
-    in_loops = dataclasses.replace(chunks.ON_CPU, min_of_worker=1000)
-    self.enterContext(mock.patch.object(chunks, 'ON_CPU', in_loops))
+    self.enterContext(conformance.in_loops())
     for name, value in dict(
         METHODS=(_TREE, _AMPLIFIED),
         EPSILONS=(8.0,),

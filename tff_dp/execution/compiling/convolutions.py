@@ -6,8 +6,8 @@ TensorFlow has no such kernel for a CPU, and `tf.vectorized_map` loops over the
 clients. Here a convolution is a gather and a product of matrices, which it
 vectorises:
 
-    patches = pixels under the filter at each place    [places, pixels * channels]
-    result  = patches x filter                         [places, filters]
+    patches = pixels under the filter   [places, pixels * channels]
+    result  = patches x filter          [places, filters]
 
 Places count all images of a client's batch. A pixel beyond the border is zero.
 """

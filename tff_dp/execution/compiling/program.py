@@ -19,6 +19,7 @@ from tensorflow_federated.proto.v0 import computation_pb2
 from tff_dp import _compat
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import chunks
+from tff_dp.execution.compiling import client_work
 from tff_dp.execution.compiling import graphs
 from tff_dp.execution.compiling import interpreter
 from tff_dp.execution.compiling import schedule as schedule_lib
@@ -83,203 +84,6 @@ def _warn_of_seeds(operations: list[str]) -> None:
         errors.SeededClientOpWarning,
         stacklevel=2,
     )
-
-
-def _client_work(one_pass, interpreting, known, accumulators) -> list:
-  """Returns the accumulators after the work of one client in a pass.
-
-  Args:
-    one_pass: Pass over the clients.
-    interpreting: Interpreter that adds the work to the graph.
-    known: Pairs of node and value: the inputs of the server and of the client.
-    accumulators: Values of the accumulators before this client.
-  """
-  for node, value in known:
-    interpreting.set(node, value)
-  for node in one_pass.nodes:
-    interpreting.compute(node)
-  return _accumulated(one_pass, interpreting, accumulators)
-
-
-def _accumulated(one_pass, interpreting, accumulators) -> list:
-  """Returns the accumulators after a client whose nodes are computed."""
-  results = []
-  for node, accumulator in zip(one_pass.accumulations, accumulators):
-    value, _, accumulate, _ = node.inputs
-    pair = [(None, accumulator), (None, interpreting.value(value))]
-    results.append(
-        interpreting.apply(interpreting.value(accumulate), Struct(pair))
-    )
-  return results
-
-
-def _compute_listed(nodes, interpreting) -> list[schedule_lib.Node]:
-  """Computes nodes for all clients at once, and returns those that cannot be.
-
-  These are nodes with an operation that is not in the lists of `vectorized`,
-  and nodes that need one of them.
-  """
-  left = []
-  for node in nodes:
-    if left and not set(left).isdisjoint(schedule_lib.sources(node)):
-      left.append(node)
-      continue
-    try:
-      interpreting.compute(node)
-    except errors.NotPlainError as error:
-      _log.debug('Clients do this one after the other: %s', error)
-      left.append(node)
-  return left
-
-
-class _Rest:
-  """The rest of the clients' work, which is done one after the other.
-
-  Attributes:
-    nodes: Nodes that are not computed for all clients at once.
-    has_begun: Whether there is a rest: nodes, or results that are not summed.
-  """
-
-  def __init__(self, one_pass, interpreting):
-    self._pass = one_pass
-    self._interpreting = interpreting
-    self._skeletons = []
-    self._needed = []
-    self.nodes = []
-    self.has_begun = False
-
-  def begin(self) -> list[tf.Tensor]:
-    """Returns what the rest needs from the work at once, as flat tensors.
-
-    Raises:
-      NotPlainError: If too little is done at once: nothing reads a sequence.
-    """
-    at_once = [node for node in self._pass.nodes if node not in self.nodes]
-    if not any(
-        isinstance(node.operation, schedule_lib.Call)
-        and any(map(self._has_sequence, schedule_lib.sources(node)))
-        for node in at_once
-    ):
-      raise errors.NotPlainError('no sequence is read at once')
-    # A sequence is taken from the client's inputs again.
-    again = {node for node in at_once if self._has_sequence(node)}
-    self.nodes = [
-        node for node in self._pass.nodes if node in again or node in self.nodes
-    ]
-    needed = [
-        source for node in self.nodes for source in schedule_lib.sources(node)
-    ]
-    for node in self._pass.accumulations:
-      value, _, accumulate, _ = node.inputs
-      needed += schedule_lib.nodes_in(value)
-      needed += schedule_lib.nodes_in(accumulate)
-    known = {
-        *self.nodes, *self._pass.server_inputs, *self._pass.client_inputs
-    }
-    self._needed = [node for node in dict.fromkeys(needed) if node not in known]
-    found = list(map(self._interpreting.value, self._needed))
-    self._skeletons = list(map(values.skeleton_of, found))
-    self.has_begun = True
-    return list(itertools.chain(*map(values.flatten, found)))
-
-  def _has_sequence(self, node) -> bool:
-    return not all(
-        isinstance(part, tf.Tensor)
-        for part in values.flatten(self._interpreting.value(node))
-    )
-
-  def end(self, tensors: list[tf.Tensor], accumulators: list) -> list[tf.Tensor]:
-    """Returns the accumulators after the rest of one client, as flat tensors.
-
-    The inputs of the server and of the client must be set.
-
-    Args:
-      tensors: What `begin` returned, of this client.
-      accumulators: Values of the accumulators before this client.
-    """
-    skeleton = Struct([(None, item) for item in self._skeletons])
-    for node, value in zip(self._needed, values.pack(skeleton, tensors)):
-      self._interpreting.set(node, value)
-    for node in self.nodes:
-      self._interpreting.compute(node)
-    results = _accumulated(self._pass, self._interpreting, accumulators)
-    return list(itertools.chain(*map(values.flatten, results)))
-
-
-def _loop(work, num_clients, accumulators, specs) -> list[tf.Tensor]:
-  """Returns the accumulators after all clients, one after the other.
-
-  Args:
-    work: Function of a client's index and of the accumulators before it, which
-      returns the accumulators after it.
-    num_clients: Number of clients, a symbolic int32.
-    accumulators: Accumulators before the first client.
-    specs: Their specs.
-  """
-  _, *results = tf.while_loop(
-      lambda index, *_: index < num_clients,
-      lambda index, *accumulators: (index + 1, *work(index, *accumulators)),
-      [tf.constant(0), *accumulators],
-      shape_invariants=[tf.TensorShape([]), *(spec.shape for spec in specs)],
-      # The steps of the loop share variables.
-      parallel_iterations=1,
-  )
-  return results
-
-
-def _increments(
-    results: list[tf.Tensor], accumulators: list[tf.Tensor]
-) -> list[tf.Tensor]:
-  """Returns the summands that the results add to the accumulators.
-
-  Args:
-    results: Accumulators after the work of a client.
-    accumulators: Accumulators before it.
-
-  Raises:
-    NotPlainError: A result may be something else than its accumulator plus a
-      summand of the same shape, or a summand may depend on an accumulator.
-  """
-  found = []
-  for result, accumulator in zip(results, accumulators, strict=True):
-    operation = _origin(result).op
-    parts = list(operation.inputs)
-    own = [_origin(part) is accumulator for part in parts]
-    if (
-        operation.type not in ('Add', 'AddV2')
-        or not any(own)
-        or parts[1 - own.index(True)].shape != accumulator.shape
-    ):
-      raise errors.NotPlainError(f'{operation.type} is no sum over clients')
-    found.append(parts[1 - own.index(True)])
-  # No summand may depend on another accumulator either. A running count that
-  # enters a sum differs from client to client.
-  if _leads_to(found, accumulators):
-    raise errors.NotPlainError(
-        'what a client adds to a sum depends on the sum so far'
-    )
-  return found
-
-
-def _origin(tensor: tf.Tensor) -> tf.Tensor:
-  while tensor.op.type == 'Identity':
-    tensor = tensor.op.inputs[0]
-  return tensor
-
-
-def _leads_to(tensors: list[tf.Tensor], others: list[tf.Tensor]) -> bool:
-  """Returns whether any of the tensors depends on any of the others."""
-  ends = {other.op for other in others}
-  waiting, found = [tensor.op for tensor in tensors], set()
-  while waiting:
-    operation = waiting.pop()
-    if operation in ends:
-      return True
-    if operation not in found:
-      found.add(operation)
-      waiting += [part.op for part in operation.inputs]
-      waiting += operation.control_inputs
-  return False
 
 
 def _cut(items: list, *places: int) -> list[list]:
@@ -434,7 +238,7 @@ class Program:
 
     def body(interpreting, tensors):
       unpacked = self._unpack(inputs, tensors)
-      results = _client_work(
+      results = client_work.run(
           one_pass, interpreting, zip(known, unpacked), unpacked[len(known) :]
       )
       return results + [interpreting.value(node) for node in one_pass.kept]
@@ -505,7 +309,7 @@ class Program:
             kind=kind,
             as_datasets=way is tracing.Way.SESSIONS,
         )
-        results = _client_work(
+        results = client_work.run(
             one_pass,
             interpreting,
             zip([*one_pass.server_inputs, *one_pass.client_inputs], known),
@@ -513,7 +317,9 @@ class Program:
         )
         return list(itertools.chain(*map(values.flatten, results)))
 
-      results = _loop(work, num_clients, accumulators, accumulator_specs)
+      results = client_work.loop(
+          work, num_clients, accumulators, accumulator_specs
+      )
       return self._unpack(one_pass.accumulations, results)
 
     def trace(key, device):
@@ -633,25 +439,26 @@ class Program:
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
       server = self._unpack(one_pass.server_inputs, server)
-      rest = _Rest(one_pass, interpreting)
+      rest = client_work.Rest(one_pass, interpreting)
 
       def work(own, own_zero):
         interpreting.own_zero = own_zero
         for node, value in zip(inputs, [*server, *own], strict=True):
           interpreting.set(node, value)
-        rest.nodes = _compute_listed(one_pass.nodes, interpreting)
-        if not rest.nodes:
-          results = _accumulated(
+        rest.nodes = client_work.compute_listed(one_pass.nodes, interpreting)
+        if rest.nodes:
+          return rest.begin()
+        try:
+          results = client_work.accumulated(
               one_pass,
               interpreting,
               self._unpack(one_pass.accumulations, accumulators),
           )
           results = list(itertools.chain(*map(values.flatten, results)))
-          try:
-            return _increments(results, accumulators)
-          except errors.NotPlainError as error:
-            _log.debug('Clients are added one after the other: %s', error)
-        return rest.begin()
+          return client_work.increments(results, accumulators)
+        except errors.NotPlainError as error:
+          _log.debug('Clients are added one after the other: %s', error)
+          return rest.begin()
 
       stacked = chunks.at_once(work, skeletons, chunk, kind=kind)
       if not rest.has_begun:
@@ -673,7 +480,7 @@ class Program:
             self._unpack(one_pass.accumulations, list(accumulators)),
         )
 
-      results = _loop(
+      results = client_work.loop(
           work_on_rest, tf.shape(stacked[0])[0], accumulators, accumulator_specs
       )
       return self._unpack(one_pass.accumulations, results)
