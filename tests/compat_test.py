@@ -294,6 +294,40 @@ class RequireTffTest(parameterized.TestCase):
     ):
       self.assertIs(read(serialized), expected)
 
+  def test_vectorized_sums_broadcast_by_known_ranks(self):
+    _compat.require_tff()
+    import tensorflow as tf
+
+    _compat.broadcast_by_known_ranks()
+
+    def add(x, y):
+      return tf.vectorized_map(lambda own: own[0] + own[1], (x, y))
+
+    numbers = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    for x, y, is_reshaped in (
+        (numbers, -numbers, False),
+        (numbers, numbers[:, 0], True),
+        (numbers[:, 0, 0], numbers, True),
+    ):
+      function = tf.function(add, autograph=False)
+      expected = [left + right for left, right in zip(x, y)]
+      np.testing.assert_array_equal(function(x, y), expected)
+      graph = function.get_concrete_function(x, y).graph
+      types = {operation.type for operation in graph.get_operations()}
+      self.assertTrue(types.isdisjoint(['Rank', 'Tile']), types)
+      self.assertEqual(
+          not types.isdisjoint(['ExpandDims', 'Reshape', 'StridedSlice']),
+          is_reshaped,
+      )
+    # Ranks that the graph does not know.
+    function = tf.function(
+        add, autograph=False, input_signature=2 * [tf.TensorSpec(None)]
+    )
+    np.testing.assert_array_equal(
+        function(numbers, numbers[:, 0]),
+        [left + right for left, right in zip(numbers, numbers[:, 0])],
+    )
+
   def test_stderr_keeps_all_but_the_noise(self):
     result = _run_python(
         'import os, sys; from tff_dp import _quiet\n'

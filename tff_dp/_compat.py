@@ -59,6 +59,7 @@ _PRIVATE_TENSORFLOW = {
     'data_structures': 'trackable.data_structures',
     'execute': 'eager.execute',
     'op_def_registry': 'framework.op_def_registry',
+    'pfor': 'ops.parallel_for.pfor',
     'trace': 'types.trace',
 }
 # Words in the names of datasets whose elements come in a random order.
@@ -176,6 +177,40 @@ def replace_input(operation, index: int, tensor) -> None:
   it.
   """
   operation._update_input(index, tensor)  # pylint: disable=protected-access
+
+
+@functools.cache
+def broadcast_by_known_ranks() -> None:
+  """Makes `tf.vectorized_map` broadcast by ranks that the graph knows.
+
+  TensorFlow 2.14 computes the ranks of the inputs of each sum and product anew
+  when the graph runs, and reshapes the inputs by them. That is a dozen
+  operations, even where all ranks are known and equal. TensorFlow 2.21 does as
+  this function does.
+  """
+  module = private_tensorflow('pfor')
+  if hasattr(module, '_expand_dims'):  # As TensorFlow 2.21 has it.
+    return
+  inputs = module._PforInput  # pylint: disable=protected-access
+  by_shapes = inputs.expanddim_inputs_for_broadcast
+
+  @functools.wraps(by_shapes)
+  def expanded(self):
+    # pylint: disable=protected-access
+    ranks = [
+        one.t.shape.rank and one.t.shape.rank - one.is_stacked
+        for one in self._inputs
+    ]
+    if None in ranks:
+      by_shapes(self)
+      return
+    for index, (one, rank) in enumerate(zip(self._inputs, ranks)):
+      if one.is_stacked and rank < max(ranks):
+        place = (slice(None), *[None] * (max(ranks) - rank), ...)
+        self._inputs[index] = module.wrap(one.t[place], True)
+    # pylint: enable=protected-access
+
+  inputs.expanddim_inputs_for_broadcast = expanded
 
 
 def parts_of_dataset(dataset) -> tuple[list, list]:
