@@ -154,7 +154,7 @@ def directions(num: int, key: tf.Tensor) -> tf.Tensor:
   """Returns nearly normal numbers, float32 [num]. Do not use them for noise.
 
   They are for directions, whose distribution no guarantee rests on. They take
-  less than half of the time of `raw_normals`. A word of 32 bits gives two
+  half as many random words as `raw_normals`. A word of 32 bits gives two
   numbers: r cos t in the first half of the result, r sin t in the second.
 
   The low 16 bits of the word give the radius r, by Box and Muller's formula for

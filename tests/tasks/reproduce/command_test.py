@@ -534,7 +534,7 @@ class DrawAndDiscardTest(absltest.TestCase):
     )
 
   def test_instances_overlap_with_the_nearest_batch(self):
-    for loss, verdict in (1.45, rows.HOLDS), (1.9, rows.FAILS):
+    for loss, verdict in (1.45, rows.IN_PART), (1.9, rows.FAILS):
       found = draw_and_discard._overlap({
           'server_batch_n10': 1.44,
           'server_batch_n100': 2.1,

@@ -128,7 +128,7 @@ class Rest:
   def end(
       self, tensors: list[tf.Tensor], accumulators: list
   ) -> list[tf.Tensor]:
-    """Returns the accumulators after the rest of one client, as flat tensors.
+    """Does the rest of one client's work, and returns the accumulators, flat.
 
     The inputs of the server and of the client must be set.
 

@@ -9,7 +9,8 @@ vectorises:
     patches = pixels under the filter   [places, pixels * channels]
     result  = patches x filter          [places, filters]
 
-Places count all images of a client's batch. A pixel beyond the border is zero.
+There is one row for each place in each image of a client's batch. A pixel beyond
+the border is zero.
 """
 
 from collections.abc import Callable
