@@ -69,6 +69,7 @@ class MnistRun:
     elif reached and run.scale == 1:
       verdict = rows.FAILS
     elif reached:
+      verdict = rows.TOO_SHORT
       why += (
           f' This run had {run.scale:g} of the updates. A shorter run that'
           " falls short does not contradict the paper's number."

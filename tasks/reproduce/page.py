@@ -31,11 +31,12 @@ data are on this machine. `python -m tasks reproduce NAME` runs one, prints its 
 and draws its figure. The same command resumes a stopped run.
 
 A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*. A
-row is *not testable here* if its data cannot be had offline, and *not run* if we have
-not run it. A run with less than a tenth of the rounds or a quarter of the population
-does not count as the paper's setting, and says so. Numbers marked UNCERTIFIED come
-from formulas that do not hold. Our numbers are rounded to the nearest digit, while
-`tff-dp account` rounds up.
+row is *too short to compare* if a shorter run than the paper's falls short of its
+number. It is *not testable here* if its data cannot be had offline, and *not run* if we
+have not run it. A run with less than a tenth of the rounds or a quarter of the
+population does not count as the paper's setting, and says so. Numbers marked
+UNCERTIFIED come from formulas that do not hold. Our numbers are rounded to the nearest
+digit, while `tff-dp account` rounds up.
 """
 
 

@@ -12,6 +12,7 @@ HOLDS = 'holds'
 IN_PART = 'holds in part'
 FAILS = 'does not hold'
 NO_NUMBER = 'nothing to compare with'
+TOO_SHORT = 'too short to compare'
 NOT_HERE = 'not testable here'
 NOT_RUN = 'not run'
 # Below these shares a run is no run at the paper's setting.

@@ -482,14 +482,14 @@ class SmallTrainingTest(parameterized.TestCase):
         _run(folder, scale=2 / 6800, data=mnist_training.mnist_data.PACKAGED)
     )
     # Two updates cannot contradict the paper.
-    self.assertEqual(found.verdict, rows.NO_NUMBER)
+    self.assertEqual(found.verdict, rows.TOO_SHORT)
     self.assertIn('0.000294118 of the updates', found.why)
     self.assertFalse(found.is_setting_of_paper)
     self.assertEqual(found.population_share, 0.001)
     self.assertEqual(found.lines[0].what, 'ldp_sgd: held-out accuracy')
 
   @parameterized.parameters(
-      (1.0, 0.9, rows.HOLDS), (1.0, 0.5, rows.FAILS), (0.1, 0.5, rows.NO_NUMBER)
+      (1.0, 0.9, rows.HOLDS), (1.0, 0.5, rows.FAILS), (0.1, 0.5, rows.TOO_SHORT)
   )
   def test_verdict_on_mnist(self, scale, accuracy, verdict):
     folder = pathlib.Path(self.create_tempdir())
