@@ -63,7 +63,7 @@ class Row:
     return self.name.partition('/')[0]
 
 
-def _cpu_seconds() -> float:
+def cpu_seconds() -> float:
   """Returns the CPU time so far of this process and of those below it.
 
   TFF's runtime is a child, and so is pfl-research. Their part is counted in
@@ -266,10 +266,10 @@ def measure(rows: list[Row], num_rounds: int, say=lambda text: None) -> None:
   for done in range(num_rounds):
     shift = done % len(rows)
     for row in rows[shift:] + rows[:shift]:
-      start, cpu = time.perf_counter(), _cpu_seconds()
+      start, cpu = time.perf_counter(), cpu_seconds()
       row.runner.run_round()
       row.seconds.append(time.perf_counter() - start)
-      row.cpu_seconds.append(_cpu_seconds() - cpu)
+      row.cpu_seconds.append(cpu_seconds() - cpu)
     left = (time.perf_counter() - begin) / (done + 1) * (num_rounds - done - 1)
     say(f'repetition {done + 1} of {num_rounds}, {left:.0f} s left')
 

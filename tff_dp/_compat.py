@@ -228,38 +228,74 @@ def parts_of_dataset(dataset) -> tuple[list, list]:
   # pylint: enable=protected-access
 
 
-def slices_of_dataset(dataset) -> tuple[list, int | None] | None:
-  """Returns (columns, rows per element) of a dataset made from tensor slices.
+def steps_of_dataset(dataset) -> tuple[list, list[tuple]] | None:
+  """Returns (columns, steps) of a dataset made from tensor slices, or None.
 
-  The columns are the eager tensors that the dataset cuts its elements from.
-  They lack the rows that `drop_remainder` leaves out. The number of rows per
-  element is None if an element is one row.
+  The columns are the eager tensors that the dataset cuts its rows from. The
+  steps follow in order, each a name and its values: ('repeat', count), ('take',
+  count), ('skip', count), ('shuffle', buffer size, seed, second seed, whether
+  each reading has another order), ('batch', size, whether it drops a shorter
+  last one), ('map', function), ('cache',), ('prefetch',), ('options',). A
+  negative count means all, or for ever.
 
-  The whole result is None unless the dataset is `Dataset.from_tensor_slices`,
-  followed only by options, `prefetch` and at most one `batch` that is not
-  parallel. Checked against TensorFlow 2.14.1 and 2.21.0.
+  The result is None for any other dataset. Checked against TensorFlow 2.14.1
+  and 2.21.0, which have no public way to get them.
 
   Args:
     dataset: A `tf.data.Dataset`.
   """
   # pylint: disable=protected-access
-  batch_size, drop_remainder = None, False
-  while True:
-    name = type(dataset).__name__
-    if name == '_TensorSliceDataset':
-      break
-    if name == '_BatchDataset' and batch_size is None:
-      batch_size = int(dataset._batch_size)
-      drop_remainder = bool(dataset._drop_remainder)
-    elif name not in ('_OptionsDataset', '_PrefetchDataset'):
+  steps = []
+  while (name := type(dataset).__name__) != '_TensorSliceDataset':
+    if name in ('_OptionsDataset', '_PrefetchDataset'):
+      step = (name[1:].removesuffix('Dataset').lower(),)
+    elif name in ('_RepeatDataset', '_TakeDataset', '_SkipDataset'):
+      step = (name[1:].removesuffix('Dataset').lower(), int(dataset._count))
+    elif name == '_ShuffleDataset':
+      numbers = dataset._buffer_size, dataset._seed, dataset._seed2
+      step = 'shuffle', *map(int, numbers), bool(
+          dataset._reshuffle_each_iteration
+      )
+    elif name in ('_BatchDataset', '_ParallelBatchDataset'):
+      step = 'batch', int(dataset._batch_size), bool(dataset._drop_remainder)
+    elif name in ('_MapDataset', '_ParallelMapDataset'):
+      step = 'map', dataset._map_func.function
+    elif name == 'CacheDataset' and not dataset._filename.numpy():
+      step = ('cache',)
+    else:
       return None
+    steps.append(step)
     (dataset,) = dataset._inputs()
-  columns = list(dataset._tensors)
+  return list(dataset._tensors), steps[::-1]
   # pylint: enable=protected-access
-  if drop_remainder:
-    num_rows = len(columns[0]) // batch_size * batch_size
-    columns = [column[:num_rows] for column in columns]
-  return columns, batch_size
+
+
+def shuffled_dataset(dataset, buffer_size, seed, seed2, reshuffles: bool):
+  """Returns `dataset.shuffle` with both seeds of a step of `steps_of_dataset`.
+
+  Only one of the seeds is an argument of the public `shuffle`.
+
+  Args:
+    dataset: A `tf.data.Dataset` of tensors.
+    buffer_size: First number of the step, a scalar tensor.
+    seed: Second number, a scalar tensor.
+    seed2: Third number, a scalar tensor.
+    reshuffles: Whether each reading has another order.
+  """
+  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+  spec = dataset.element_spec
+  variant = tf.raw_ops.ShuffleDatasetV3(
+      input_dataset=tf.data.experimental.to_variant(dataset),
+      buffer_size=buffer_size,
+      seed=seed,
+      seed2=seed2,
+      seed_generator=tf.raw_ops.DummySeedGenerator(),
+      reshuffle_each_iteration=reshuffles,
+      output_types=[spec.dtype],
+      output_shapes=[spec.shape],
+  )
+  return tf.data.experimental.from_variant(variant, spec)
 
 
 def unordered_datasets(dataset) -> Iterator[str]:

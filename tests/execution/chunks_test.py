@@ -225,7 +225,7 @@ class TrainingTest(parameterized.TestCase):
     for name in ('in_threes', 'at_once'):
       actual, paths = _run(name, _rounds, process, *cohorts)
       # A model with variables is a function of their values, too.
-      self.assertEqual(paths['at_once'], 24 if name == 'at_once' else 0)
+      self.assertEqual(paths['at_once'], 27 if name == 'at_once' else 0)
       self.assertEqual(paths['one_by_one'], 0)
       _assert_close(actual, expected)
 

@@ -14,7 +14,7 @@ import tensorflow_federated as tff
 from tests.execution.conformance import at_clients
 from tests.execution.conformance import at_server
 from tff_dp import execution
-from tff_dp.execution.compiling import tracing
+from tff_dp.execution.data import calls
 
 CLIENT_DEVICES = ('CPU:1', 'CPU:2', 'CPU:0')
 SERVER_DEVICE = 'CPU:3'
@@ -221,7 +221,7 @@ def _train(next_round, **settings) -> list[float]:
 def _devices_of_arguments(train) -> dict[str, set[tuple[str, ...]]]:
   """Returns the devices of the arguments of each function that is called."""
   found = collections.defaultdict(set)
-  execute = tracing._execute.execute_with_cancellation  # pylint: disable=protected-access
+  execute = calls._execute.execute_with_cancellation  # pylint: disable=protected-access
 
   def noted(name, *, inputs, **others):
     # A dataset stays on the CPU.
@@ -231,7 +231,7 @@ def _devices_of_arguments(train) -> dict[str, set[tuple[str, ...]]]:
     return execute(name, inputs=inputs, **others)
 
   with mock.patch.object(
-      tracing._execute, 'execute_with_cancellation', noted  # pylint: disable=protected-access
+      calls._execute, 'execute_with_cancellation', noted  # pylint: disable=protected-access
   ):
     train()
   return found

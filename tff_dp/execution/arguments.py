@@ -50,13 +50,15 @@ class ClientList:
   def _reader(self) -> leaves_lib.Reader:
     return leaves_lib.Reader(self.type_spec)
 
-  def leaves(self, client: int) -> leaves_lib.Leaves | None:
+  def leaves(
+      self, client: int, reads_once: leaves_lib.ReadsOnce
+  ) -> leaves_lib.Leaves | None:
     """Returns the tensors and tables that a client's value consists of.
 
     The result is None if the value does not match its type, or cannot be read.
     See `leaves.Reader`.
     """
-    return self._reader(self.members[client])
+    return self._reader(self.members[client], reads_once)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,12 +76,12 @@ class Shared:
     del client
     return self.value
 
-  def leaves(self, client: int) -> None:
+  def leaves(self, client: int, reads_once: leaves_lib.ReadsOnce) -> None:
     """Returns None: a shared value cannot be joined in chunks.
 
     Each client needs its own copy of a dataset in the value.
     """
-    del client
+    del client, reads_once
 
 
 @dataclasses.dataclass(frozen=True)

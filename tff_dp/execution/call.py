@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 import concurrent.futures
+import functools
 import itertools
 import logging
 import re
@@ -276,7 +277,12 @@ class Call:
         lambda client: not (self._is_cancelled or failures.is_beyond(client)),
         share,
     )
-    leaves = self._leaves(one_pass)
+    def reads_once(kind):
+      return num_alike(kind) >= limits.min_alike or bool(
+          self._program.chunk_pass(number, worker, kind=kind)
+      )
+
+    leaves = self._leaves(one_pass, functools.cache(reads_once))
     for chunk in chunks.gather(
         ((client, leaves(client)) for client in good),
         limit=self._max_clients_per_call,
@@ -314,10 +320,16 @@ class Call:
       )
     return done
 
-  def _leaves(self, one_pass) -> Callable[[int], leaves_lib.Leaves | None]:
+  def _leaves(
+      self, one_pass, reads_once: leaves_lib.ReadsOnce
+  ) -> Callable[[int], leaves_lib.Leaves | None]:
     """Returns a function from a client to its leaves: its tensors and tables.
 
     The function returns None for a client that must run by itself.
+
+    Args:
+      one_pass: Pass over the clients.
+      reads_once: See `leaves.Reader`.
     """
     given = [self._given.clients.get(node) for node in one_pass.client_inputs]
     if self._max_clients_per_call == 1 or None in given:
@@ -325,11 +337,13 @@ class Call:
     # A part of the argument has a node for each of its uses.
     paths = [node.operation.path for node in one_pass.client_inputs]
     if len(paths) == 1:
-      return given[0].leaves
+      return lambda client: given[0].leaves(client, reads_once)
     lists = dict(zip(paths, given))
 
     def leaves(client):
-      own = {path: part.leaves(client) for path, part in lists.items()}
+      own = {
+          path: part.leaves(client, reads_once) for path, part in lists.items()
+      }
       if None in own.values():
         return None
       return leaves_lib.Leaves(

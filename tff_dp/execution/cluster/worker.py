@@ -189,9 +189,11 @@ class _Members(Mapping):
 class _Loading(arguments.ClientList):
   """Clients whose data are loaded one by one."""
 
-  def leaves(self, client: int) -> leaves_lib.Leaves | None:
+  def leaves(
+      self, client: int, reads_once: leaves_lib.ReadsOnce
+  ) -> leaves_lib.Leaves | None:
     try:
-      return super().leaves(client)
+      return super().leaves(client, reads_once)
     except errors.ClientComputationError:
       return None  # The client's own call will fail again, in turn.
 

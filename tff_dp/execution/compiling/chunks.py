@@ -28,7 +28,8 @@ from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
 
 # A client with more data has a separate call. The call is then a small part of
-# its work, but joining that data would not be.
+# its work, but joining that data would not be. Rows that were made from the
+# steps of a dataset are joined anyway: the call would start its pipeline.
 _MAX_BYTES_OF_CLIENT = 2**20
 # Largest size of the data of one chunk.
 MAX_BYTES = 2**25
@@ -138,8 +139,8 @@ def gather(
 
   There are three kinds of chunks:
 
-  * A client that must run alone, or that has more than 1 MiB of data, gets a
-    chunk of its own.
+  * A client that must run alone, or that has more than 1 MiB of data that were
+    in memory before, gets a chunk of its own.
   * A stack has clients whose sequences have equal shapes and lengths. Each
     operation runs once for all of them. There are stacks only if `limit` and
     `num_alike` allow at least `min_alike` clients.
@@ -165,7 +166,7 @@ def gather(
     if (
         own is None
         or own.form is None
-        or own.num_bytes > _MAX_BYTES_OF_CLIENT
+        or (own.num_bytes > _MAX_BYTES_OF_CLIENT and not own.is_made)
     ):
       if last.clients:
         yield last
@@ -273,7 +274,7 @@ def specs(
     if isinstance(leaf, values.Tensor) or kind is datasets.Kind.DATASETS:
       found += [_many(spec, spec.shape) for spec in values.flat_specs(leaf)]
       continue
-    is_batched = kind is datasets.Kind.BATCHES
+    is_batched = kind.is_batched
     for spec in tf.nest.flatten(leaf.element_spec):
       if not isinstance(spec, tf.TensorSpec):
         raise errors.NotPlainError(f'elements are {spec}')
@@ -322,7 +323,7 @@ def client(
     if kind is datasets.Kind.DATASETS:
       with tf.device(datasets.DATASET_DEVICE):
         return values.pack(skeleton, [next(remaining)[index]])
-    is_batched = kind is datasets.Kind.BATCHES
+    is_batched = kind.is_batched
     width = len(tf.nest.flatten(skeleton.element_spec))
     columns = list(itertools.islice(remaining, width))
     ends, sizes = next(remaining), next(remaining)
@@ -330,7 +331,9 @@ def client(
       rows = [column[ends[index] : ends[index + 1]] for column in columns]
       if not as_datasets:
         num_rows = ends[index + 1] - ends[index]
-        return columns_lib.Columns(rows, num_rows, sizes[index], is_batched)
+        return columns_lib.Columns(
+            rows, num_rows, sizes[index], is_batched, reading=_reading(kind)
+        )
       dataset = tf.data.Dataset.from_tensor_slices(tuple(rows))
       if is_batched:
         dataset = dataset.batch(sizes[index])
@@ -340,6 +343,10 @@ def client(
       )
 
   return [build(skeleton) for skeleton in skeletons]
+
+
+def _reading(kind: datasets.Kind) -> columns_lib.Reading | None:
+  return columns_lib.Reading() if kind.is_read_once else None
 
 
 def stack(clients: list[list]) -> list[tf.Tensor]:
@@ -467,7 +474,7 @@ def _client_of(skeletons, own, sizes, kind: datasets.Kind) -> list:
     width = len(tf.nest.flatten(skeleton.element_spec))
     columns = list(itertools.islice(own, width))
     return columns_lib.Columns(
-        columns, *next(own_sizes), kind is datasets.Kind.BATCHES
+        columns, *next(own_sizes), kind.is_batched, reading=_reading(kind)
     )
 
   return [build(skeleton) for skeleton in skeletons]

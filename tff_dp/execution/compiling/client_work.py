@@ -74,6 +74,7 @@ class Rest:
   Attributes:
     nodes: Nodes that are not computed for all clients at once.
     has_begun: Whether there is a rest: nodes, or results that are not summed.
+    reads_sequences: Whether the rest reads a client's sequence.
   """
 
   def __init__(self, one_pass, interpreting):
@@ -83,6 +84,7 @@ class Rest:
     self._needed = []
     self.nodes = []
     self.has_begun = False
+    self.reads_sequences = False
 
   def begin(self) -> list[tf.Tensor]:
     """Returns what the rest needs from the work at once, as flat tensors.
@@ -106,6 +108,9 @@ class Rest:
     needed = [
         source for node in self.nodes for source in schedule_lib.sources(node)
     ]
+    self.reads_sequences = any(
+        self._has_sequence(node) for node in needed if node not in self.nodes
+    )
     for node in self._pass.accumulations:
       value, _, accumulate, _ = node.inputs
       needed += schedule_lib.nodes_in(value)

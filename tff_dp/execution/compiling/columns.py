@@ -5,7 +5,8 @@
 A sequence, its iterator and an element are Python objects around tensors. This
 module has the operations on datasets that are functions of the rows alone. A
 `shuffle` is not one of them, even with a seed, because only TensorFlow knows
-its order.
+its order. Where the client's dataset had a `shuffle`, the rows have the order
+of one reading, and a second reading is refused (`Reading`).
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +25,27 @@ _MANY = 2**16  # Limit on repetitions, whose product with rows fits 64 bits.
 Map = Callable[[list, bool], list]
 
 
+class Reading:
+  """Sees to it that a graph reads a sequence at most once."""
+
+  def __init__(self):
+    """Remembers the graph in which it is made."""
+    self._graph = tf.compat.v1.get_default_graph()
+    self._has_begun = False
+
+  def begin(self) -> None:
+    """Notes that the sequence is read from its first element on.
+
+    Raises:
+      NotPlainError: If this may be so more than once, as in a loop.
+    """
+    if self._has_begun:
+      raise errors.NotPlainError('a shuffled sequence is read twice')
+    if tf.compat.v1.get_default_graph() is not self._graph:
+      raise errors.NotPlainError('a loop or branch reads a shuffled sequence')
+    self._has_begun = True
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Columns:
   """A sequence inside a graph, whose rows are in memory.
@@ -38,6 +60,7 @@ class Columns:
     repeats: Number of times that the whole sequence of elements is read.
     row_maps: Functions of the components of a row before batching, in order.
     maps: Functions of the components of an element, in order.
+    reading: Where the rows have the order of one reading, the only one.
     num_elements: Number of elements, an int64 scalar.
     end: `num_elements` in the dtype of the index of an element.
   """
@@ -50,6 +73,7 @@ class Columns:
   repeats: int = 1
   row_maps: tuple[Map, ...] = ()
   maps: tuple[Map, ...] = ()
+  reading: Reading | None = None
 
   num_elements: tf.Tensor = dataclasses.field(init=False)
   end: tf.Tensor = dataclasses.field(init=False)
@@ -85,6 +109,16 @@ class Columns:
   def first_index(self) -> tf.Tensor:
     return tf.constant(0, self.end.dtype)
 
+  def begin(self) -> tf.Tensor:
+    """Returns the first index, for a loop that reads all elements.
+
+    Raises:
+      NotPlainError: If the sequence may be read only once, and is read again.
+    """
+    if self.reading is not None:
+      self.reading.begin()
+    return self.first_index
+
   def element(self, index: tf.Tensor) -> list[tf.Tensor]:
     """Returns the components of the element `index`, counted from 0."""
     if self.repeats != 1:
@@ -113,7 +147,13 @@ class Columns:
     return dataclasses.replace(self, maps=(*self.maps, function))
 
   def repeated(self, count: int) -> 'Columns':
-    """Returns the sequence, repeated `count` times."""
+    """Returns the sequence, repeated `count` times.
+
+    Raises:
+      NotPlainError: If the sequence may be read only once.
+    """
+    if self.reading is not None:
+      raise errors.NotPlainError('a shuffled sequence is repeated')
     if self.is_batched or self.period is not None:
       return dataclasses.replace(self, repeats=self.repeats * count)
     return dataclasses.replace(
@@ -213,7 +253,7 @@ def _new_iterator(node) -> list:
 def _set_up(node, sequence, iterator) -> list:
   check_is_columns(node, sequence)
   _check_is_iterator(node, iterator)
-  iterator.sequence, iterator.index = sequence, sequence.first_index
+  iterator.sequence, iterator.index = sequence, sequence.begin()
   return []
 
 

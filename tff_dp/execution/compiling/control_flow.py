@@ -317,7 +317,7 @@ def reduce(library, node, sequence, *rest) -> list:
     _check_are_values(node, results)
     return [index + 1, *results, *inner.tensors]
 
-  index = sequence.first_index
+  index = sequence.begin()
   _, *found = _loop(
       library,
       lambda index, *_: [index < sequence.end],

@@ -32,8 +32,6 @@ _serialization = _compat.private_tff('computation_serialization')
 Struct = tff.structure.Struct
 _program_numbers = itertools.count()
 _log = logging.getLogger(__name__)
-# Kinds of sequences with which `cohort_pass` works.
-_TABLES = (datasets.Kind.ROWS, datasets.Kind.BATCHES)
 # Operations that work in a loop over clients.
 _IN_CHUNKS = (
     schedule_lib.Call,
@@ -286,7 +284,8 @@ class Program:
       The function, or None if clients must run one by one. This is so if the
       pass keeps a value of each client, or if a result is a dataset. It is also
       so if the clients' work has one of TFF's sequence operators, or if
-      TensorFlow cannot run it in a loop.
+      TensorFlow cannot run it in a loop. For a kind that is read once, it is
+      also so if the work is not pure, or reads a sequence twice.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)
@@ -323,7 +322,8 @@ class Program:
       return self._unpack(one_pass.accumulations, results)
 
     def trace(key, device):
-      for way in (tracing.Way.PURE, tracing.Way.SESSIONS):
+      ways = [tracing.Way.PURE, tracing.Way.SESSIONS]
+      for way in ways[:1] if kind.is_read_once else ways:
         try:
           specs = chunks.specs(skeletons, kind=kind)
           return self._trace_specs(
@@ -416,7 +416,7 @@ class Program:
 
     Returns:
       The function, or None if there is none. There is one only if the clients
-      have rows in memory (`Kind.ROWS` or `Kind.BATCHES`), if the pass has no
+      have rows in memory (`Kind.has_rows`), if the pass has no
       `federated_select` and only sums their results, and if `vectorized` lists
       every operation of their work.
     """
@@ -425,7 +425,7 @@ class Program:
     accumulator_specs = self._specs(one_pass.accumulations)
     # Without sequences, clients only hand in values, whose sums keep their
     # order and so every bit.
-    if kind not in _TABLES or not self._can_be_chunked(one_pass):
+    if not kind.has_rows or not self._can_be_chunked(one_pass):
       return None
     operations = [node.operation for node in one_pass.nodes]
     if any(isinstance(found, schedule_lib.Select) for found in operations):
@@ -469,6 +469,8 @@ class Program:
                 for accumulator, increment in zip(accumulators, stacked)
             ],
         )
+      if kind.is_read_once and rest.reads_sequences:
+        raise errors.NotPlainError('a shuffled sequence is read again')
       interpreting.way, interpreting.own_zero = tracing.Way.PURE, None
 
       def work_on_rest(index, *accumulators):

@@ -10,35 +10,24 @@ graph leaves these sizes open, too.
 from collections.abc import Callable
 import contextlib
 import enum
-import functools
 import itertools
 import threading
 
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp import _compat
 from tff_dp.execution.compiling import graphs
 from tff_dp.execution.compiling import interpreter
 from tff_dp.execution.compiling import schedule
 from tff_dp.execution.compiling import selections
+from tff_dp.execution.data import calls
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import values
-
-_execute = _compat.private_tensorflow('execute')
-_eager_context = _compat.private_tensorflow('context')
 
 Struct = tff.structure.Struct
 # AutoGraph would rewrite our code, whose conditions contain no tensors.
 _as_it_is = tf.autograph.experimental.do_not_convert
 _NO_LOCK = contextlib.nullcontext()
-# TensorFlow's rewrites that add or multiply in another order. The form of a
-# graph decides which of them apply. So they would change a client's last bits.
-_REORDERING_REWRITES = (
-    'arithmetic_optimization',
-    'constant_folding',
-    'remapping',
-)
 
 
 class Way(enum.Enum):
@@ -198,17 +187,6 @@ def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):
     return values.from_element(dataset.reduce(zeros, add), type_spec)
 
 
-@functools.lru_cache(maxsize=16)
-def _without_reordering(config_proto: bytes) -> bytes:
-  """Returns a serialized `ConfigProto` whose rewrites keep the order of sums.
-  """
-  config = tf.compat.v1.ConfigProto.FromString(config_proto)
-  for name in _REORDERING_REWRITES:
-    # RewriterConfig.OFF.
-    setattr(config.graph_options.rewrite_options, name, 2)
-  return config.SerializeToString(deterministic=True)
-
-
 def _called_on(device: str, function, specs: list[tf.TensorSpec]):
   """Returns a wrapped function that calls `function` on a device."""
 
@@ -279,17 +257,12 @@ class TracedFunction:
       cancellation: TensorFlow's cancellation manager of this run. An error
         cancels it, so each run needs its own.
     """
-    context = _eager_context.context()
-    attributes = context.function_call_options.as_attrs()
-    attributes['config_proto'] = _without_reordering(attributes['config_proto'])
     with self._turn, tf.device(self._device_of_call):
-      return _execute.execute_with_cancellation(
+      return calls.call(
           self._name,
+          tensors,
           num_outputs=self._num_outputs,
-          inputs=tensors,
-          attrs=tuple(itertools.chain(*attributes.items())),
-          ctx=context,
-          cancellation_manager=cancellation,
+          cancellation=cancellation,
       )
 
   @property

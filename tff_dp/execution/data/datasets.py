@@ -75,13 +75,37 @@ class Kind(enum.Enum):
     ABSENT: The clients have no sequence.
     ROWS: Rows in memory, each of which is an element.
     BATCHES: Rows in memory, with batches of them as elements.
+    ROWS_ONCE: Rows in the order of one reading. A second one may find another
+      order.
+    BATCHES_ONCE: Batches, likewise.
     DATASETS: Datasets of TensorFlow.
   """
 
   ABSENT = enum.auto()
   ROWS = enum.auto()
   BATCHES = enum.auto()
+  ROWS_ONCE = enum.auto()
+  BATCHES_ONCE = enum.auto()
   DATASETS = enum.auto()
+
+  @property
+  def is_batched(self) -> bool:
+    return self in (Kind.BATCHES, Kind.BATCHES_ONCE)
+
+  @property
+  def is_read_once(self) -> bool:
+    return self in (Kind.ROWS_ONCE, Kind.BATCHES_ONCE)
+
+  @property
+  def has_rows(self) -> bool:
+    return self.is_batched or self in (Kind.ROWS, Kind.ROWS_ONCE)
+
+
+def kind_of(batch_size: int | None, is_read_once: bool) -> Kind:
+  """Returns the kind of a `Table` with these attributes."""
+  if is_read_once:
+    return Kind.ROWS_ONCE if batch_size is None else Kind.BATCHES_ONCE
+  return Kind.ROWS if batch_size is None else Kind.BATCHES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,14 +147,18 @@ class Table:
       ...].
     batch_size: Number of rows of an element, where the last element may have
       fewer. None if every element is one row, without a batch dimension.
+    is_read_once: Whether a second reading may find the rows in another order.
+    is_made: Whether the rows were computed for this call.
   """
 
   columns: tuple[tf.Tensor | np.ndarray, ...]
   batch_size: int | None
+  is_read_once: bool = False
+  is_made: bool = False
 
   @property
   def kind(self) -> Kind:
-    return Kind.ROWS if self.batch_size is None else Kind.BATCHES
+    return kind_of(self.batch_size, self.is_read_once)
 
   @functools.cached_property
   def num_rows(self) -> int:
@@ -145,19 +173,6 @@ class Table:
     """The dtypes and shapes of rows. Tables with equal forms can be joined."""
     forms = map(form_of, self.columns)
     return tuple((name, *shape[1:]) for name, shape in forms)
-
-
-def table_of(dataset: tf.data.Dataset) -> Table | None:
-  """Returns the rows of a dataset as a `Table`, or None.
-
-  The dataset must be made of slices of tensors, with at most one `batch` (see
-  `_compat.slices_of_dataset`). Otherwise, or if a tensor holds variants, the
-  result is None.
-  """
-  found = _compat.slices_of_dataset(dataset)
-  if found is None or any(c.dtype == tf.variant for c in found[0]):
-    return None
-  return Table(tuple(found[0]), found[1])
 
 
 def as_argument(
@@ -249,13 +264,13 @@ def _is_plain(dataset: tf.data.Dataset) -> bool:
     if type(part).__name__ not in _PLAIN:
       return False
     inputs, functions = _compat.parts_of_dataset(part)
-    if not all(map(_is_plain_function, functions)):
+    if not all(map(is_plain_function, functions)):
       return False
     waiting.extend(inputs)
   return True
 
 
-def _is_plain_function(function) -> bool:
+def is_plain_function(function) -> bool:
   """Returns whether a function of a dataset certainly changes nothing.
 
   It must not capture a dataset, or call another function or Python. It may use

@@ -7,9 +7,10 @@ spent in Python. So the type is inspected once, arrays stay arrays until a chunk
 makes tensors of all of them, and the table of a dataset is cached with it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import functools
 import itertools
+import logging
 import threading
 import weakref
 
@@ -20,14 +21,16 @@ import tensorflow_federated as tff
 from tff_dp import _compat
 from tff_dp.execution import errors
 from tff_dp.execution.data import datasets
+from tff_dp.execution.data import pipelines
 from tff_dp.execution.data import values
 
 _type_conversions = _compat.private_tff('type_conversions')
+_log = logging.getLogger(__name__)
 _last_assignable = threading.local()
 # Twice as many would not fit the int32 that counts the rows of a client.
 _MANY_ROWS = 2**30
-# Dataset -> (type of its elements, leaves or None). They refer to arrays that
-# the dataset holds anyway.
+# Dataset -> (type of its elements, leaves or pipeline or None). They refer to
+# tensors that the dataset holds anyway.
 _known = weakref.WeakKeyDictionary()
 
 
@@ -43,9 +46,13 @@ class Leaves:
       must have the same form. None if the client must run alone, because its
       sequences are of different kinds, or one has 2^30 rows or more.
     lengths: Number of rows and batch size of each table.
+    is_mixed: Whether the sequences are of different kinds.
+    is_made: Whether rows were computed from the steps of a dataset.
   """
 
-  __slots__ = ('items', 'num_bytes', 'kind', 'form', 'lengths')
+  __slots__ = (
+      'items', 'num_bytes', 'kind', 'form', 'lengths', 'is_mixed', 'is_made'
+  )
 
   def __init__(self, items: list):
     kinds, form, lengths, self.num_bytes = set(), [], [], 0
@@ -61,10 +68,22 @@ class Leaves:
         form.append(datasets.form_of(item))
         self.num_bytes += datasets.num_bytes_of(item)
     self.items = items
+    # What is read once is so beside others, too.
+    for kind in [kind for kind in kinds if kind.is_read_once]:
+      kinds.discard(datasets.kind_of(kind.is_batched or None, False))
     self.kind = kinds.pop() if kinds else datasets.Kind.ABSENT
+    self.is_mixed = bool(kinds)
+    self.is_made = any(
+        isinstance(item, datasets.Table) and item.is_made for item in items
+    )
     is_long = any(num_rows >= _MANY_ROWS for num_rows, _ in lengths)
     self.form = None if kinds or is_long else (self.kind, *form)
     self.lengths = tuple(lengths)
+
+
+# Whether the clients' work reads a sequence of such a kind only once. None
+# stands for work that wants datasets as they are.
+ReadsOnce = Callable[[datasets.Kind], bool] | None
 
 
 class Reader:
@@ -74,7 +93,7 @@ class Reader:
     """Inspects the type, which has no placement."""
     self._reader = _reader(type_spec)
 
-  def __call__(self, value) -> Leaves | None:
+  def __call__(self, value, reads_once: ReadsOnce) -> Leaves | None:
     """Returns the leaves of a client.
 
     The result is None if the value is not of the type, or cannot be read.
@@ -82,11 +101,16 @@ class Reader:
 
     Args:
       value: Value, as for `values.from_python`.
+      reads_once: Whether the client's work reads sequences of a kind once. If
+        not, a shuffled dataset stays a dataset.
     """
     try:
       if isinstance(self._reader, _SequenceReader):
-        return self._reader.leaves(value)
-      return Leaves(self._reader.read(value))
+        return self._reader.leaves(value, reads_once)
+      found = Leaves(self._reader.read(value, reads_once))
+      if found.is_mixed and found.is_made:
+        return Leaves(self._reader.read(value, None))
+      return found
     except (TypeError, ValueError, errors.UnsupportedComputationError):
       return None
 
@@ -106,9 +130,9 @@ class _StructReader:
     self._type = type_spec
     self._readers = [_reader(inner) for inner in type_spec]
 
-  def read(self, value) -> list:
+  def read(self, value, reads_once: ReadsOnce) -> list:
     parts = values.parts(value, self._type, where='')
-    found = [r.read(part) for r, part in zip(self._readers, parts)]
+    found = [r.read(part, reads_once) for r, part in zip(self._readers, parts)]
     return list(itertools.chain.from_iterable(found))
 
 
@@ -133,7 +157,8 @@ class _TensorReader:
         and all(d in (None, size) for d, size in zip(dims, value.shape))
     )
 
-  def read(self, value) -> list:
+  def read(self, value, reads_once: ReadsOnce) -> list:
+    del reads_once
     if self.is_plain(value):
       return [value]
     with tf.device(datasets.DATASET_DEVICE):
@@ -163,24 +188,36 @@ class _SequenceReader:
       self._parts = [_TensorReader(inner) for inner in type_spec]
       self._names = [name for name, _ in tff.structure.iter_elements(type_spec)]
 
-  def read(self, value) -> list:
-    return self.leaves(value).items
+  def read(self, value, reads_once: ReadsOnce) -> list:
+    return self.leaves(value, reads_once).items
 
-  def leaves(self, value) -> Leaves:
+  def leaves(self, value, reads_once: ReadsOnce) -> Leaves:
     """Returns the leaves of a client that has only this sequence."""
     if not isinstance(value, tf.data.Dataset):
       return Leaves([self._table_of_elements(value) or self._dataset(value)])
     known_type, found = _known.get(value, (None, None))
     if known_type is not self._type:
       _check_is_assignable(value.element_spec, self._type)
-      item = datasets.table_of(value) or self._dataset(value)
-      found = Leaves([item])
+      found = pipelines.read(value) if self._has_rows else None
+      if found is not None and found.is_plain:
+        found = Leaves([found.table()])
       # Cached, because clients come again, and inspecting takes longer than
-      # some clients compute. Recipes are not cached, because they are copies of
-      # the data.
-      if not isinstance(item, datasets.Recipe):
-        _known[value] = self._type, found
-    return found
+      # some clients compute.
+      _known[value] = self._type, found
+    if isinstance(found, pipelines.Pipeline):
+      if reads_once and (not found.is_shuffled or reads_once(found.kind)):
+        table = _table_of(found)
+        if table is not None:
+          return Leaves([table])
+        # It would fail in every call.
+        _known[value] = self._type, None
+    elif found is not None:
+      return found
+    item = self._dataset(value)
+    # Recipes are not cached, because they are copies of the data.
+    if found is None and not isinstance(item, datasets.Recipe):
+      _known[value] = self._type, Leaves([item])
+    return Leaves([item])
 
   def _dataset(self, value):
     found = values.from_python(value, tff.SequenceType(self._type), where='')
@@ -247,6 +284,17 @@ class _SequenceReader:
   def _any_parts(self, element) -> list[tf.Tensor]:
     found = values.element_from_python(element, self._type, '')
     return tf.nest.flatten(values.to_element(found, self._type))
+
+
+def _table_of(pipeline: pipelines.Pipeline) -> datasets.Table | None:
+  """Returns the rows of a pipeline, or None if it fails."""
+  try:
+    return pipeline.table()
+  # TensorFlow raises the last two where it cannot trace. The dataset gives the
+  # error message if it fails as well.
+  except (tf.errors.OpError, TypeError, ValueError) as error:
+    _log.debug('A dataset keeps its pipeline: %s', error)
+    return None
 
 
 def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
