@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import hashlib
 import itertools
+import secrets
 import threading
 import weakref
 
@@ -322,7 +323,8 @@ def _seeds(ordering: tuple) -> list[tuple[int, int]]:
 
 def _drawn_order(num_rows: int, ordering: tuple) -> np.ndarray:
   """Returns an order as TensorFlow draws it for shuffles without seeds."""
-  random = np.random.default_rng()
+  # As in TensorFlow, no seed of the user's is behind it.
+  random = np.random.default_rng(secrets.randbits(128))
   order = np.arange(num_rows, dtype=np.int64)
   shuffled = None
   for name, *numbers in ordering:
