@@ -577,6 +577,33 @@ class ComputationTest(parameterized.TestCase):
     )
 
   # The oracle has the same of a tutorial's process.
+  @parameterized.parameters(
+      lambda b, a: collections.OrderedDict(b=b, a=a),
+      lambda b, a: {'a': a, 'b': b},
+      lambda b, a: [b, a],
+  )
+  def test_lists_of_elements_whose_names_are_not_sorted(self, element):
+    rows = collections.OrderedDict(
+        b=tff.TensorType(np.float32), a=tff.TensorType(np.float32)
+    )
+    work = tff.tensorflow.computation(
+        lambda x: x.reduce(
+            np.float32(0), lambda y, row: y + 10 * row['b'] + row['a']
+        ),
+        tff.SequenceType(rows),
+    )
+
+    @tff.federated_computation(at_clients(tff.SequenceType(rows)))
+    def computation(data):
+      return tff.federated_sum(tff.federated_map(work, data))
+
+    one, two = np.array(1, np.float32), np.array(2, np.float32)
+    client = [element(one, two)]
+    for name, path in ('in_chunks', 'in_chunks'), ('at_once', 'at_once'):
+      result, paths = _run(name, computation, [client] * 4)
+      self.assertEqual(result, 4 * 12)
+      self.assertEqual(paths[path], 4)
+
   @pytest.mark.slow
   def test_preprocessing_of_a_process(self):
     rows = collections.OrderedDict(

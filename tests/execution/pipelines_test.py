@@ -184,6 +184,8 @@ class RowsTest(parameterized.TestCase):
       ('file', lambda x: x.map(_scaled).cache('/nowhere/at/all')),
       ('seed_and_no_seed', lambda x: x.shuffle(3, seed=1).shuffle(3)),
       # TensorFlow fuses the two only if nothing is between them.
+      ('shuffles_repeated', lambda x: x.shuffle(9).take(3).shuffle(3).repeat(2)),
+      ('many_before_take', lambda x: x.repeat(10**5).take(5)),
       ('map_between', lambda x: x.shuffle(3, seed=1).map(_scaled).repeat(2)),
       ('captured_text', lambda x: x.map(lambda row, t=tf.constant('a'): t)),
       ('captured_model', lambda x: x.map(

@@ -346,9 +346,14 @@ class Call:
       }
       if None in own.values():
         return None
-      return leaves_lib.Leaves(
-          [item for path in paths for item in own[path].items]
-      )
+      items, seen = [], set()
+      for path in paths:
+        # Each use of a shuffled dataset may have another order.
+        if path in seen and own[path].is_made:
+          own[path] = lists[path].leaves(client, reads_once)
+        seen.add(path)
+        items += own[path].items
+      return leaves_lib.Leaves(items)
 
     return leaves
 

@@ -179,7 +179,7 @@ class _SequenceReader:
         spec.shape.rank and spec.shape[0] is None for spec in specs
     )
     # For elements whose structure need not be inspected.
-    self._parts, self._names = None, None
+    self._parts, self._names, self._order = None, None, [0]
     if isinstance(type_spec, tff.TensorType):
       self._parts = [_TensorReader(type_spec)]
     elif isinstance(type_spec, tff.StructType) and all(
@@ -187,6 +187,10 @@ class _SequenceReader:
     ):
       self._parts = [_TensorReader(inner) for inner in type_spec]
       self._names = [name for name, _ in tff.structure.iter_elements(type_spec)]
+      # Columns are in the order of `tf.nest.flatten`, which sorts by name.
+      self._order = range(len(self._names))
+      if None not in self._names:
+        self._order = np.argsort(self._names).tolist()
 
   def read(self, value, reads_once: ReadsOnce) -> list:
     return self.leaves(value, reads_once).items
@@ -279,7 +283,7 @@ class _SequenceReader:
       return None
     if not all(p.is_plain(value) for p, value in zip(self._parts, found)):
       return None
-    return list(found)
+    return [found[index] for index in self._order]
 
   def _any_parts(self, element) -> list[tf.Tensor]:
     found = values.element_from_python(element, self._type, '')

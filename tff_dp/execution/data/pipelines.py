@@ -166,12 +166,16 @@ def read(dataset: tf.data.Dataset) -> Pipeline | None:
       if batch_size is not None:
         return None
       # TensorFlow makes one step of a shuffle and the `repeat` after it, but
-      # not if something is between them.
-      is_shuffled = any(step[0] == 'shuffle' for step in ordering)
-      if name == 'repeat' and is_shuffled and last != 'shuffle':
+      # not if something is between them. It reads earlier shuffles again.
+      num_shuffles = sum(step[0] == 'shuffle' for step in ordering)
+      is_next = num_shuffles == 1 and last == 'shuffle'
+      if name == 'repeat' and num_shuffles and not is_next:
         return None
       # A `repeat` for ever, a buffer for all rows, or however many they are.
       if name in ('repeat', 'shuffle') and values[0] < 0:
+        return None
+      # Also where a `take` follows: an order is made of all rows before it.
+      if num_rows > _MAX_ROWS:
         return None
       num_rows = _num_rows_after(num_rows, name, *values)
       ordering.append((name, *values))
