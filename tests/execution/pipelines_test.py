@@ -325,6 +325,23 @@ class ReadingsTest(parameterized.TestCase):
     found, _ = self._run(computation)
     self.assertEqual(found, expected)
 
+  def test_each_use_without_a_seed_has_its_own_order(self):
+    @tff.tensorflow.computation(tff.SequenceType(_BATCHES))
+    def first(batches):
+      return _digest(_START, batches)
+
+    @tff.tensorflow.computation(tff.SequenceType(_BATCHES), np.int64)
+    def is_same(batches, other):
+      return tf.cast(tf.equal(_digest(_START, batches), other), tf.int32)
+
+    @tff.federated_computation(at_clients(tff.SequenceType(_BATCHES)))
+    def computation(batches):
+      found = tff.federated_map(first, batches)
+      return tff.federated_sum(tff.federated_map(is_same, (batches, found)))
+
+    cohort = [_rows(20).shuffle(20).batch(1).map(_formatted) for _ in range(4)]
+    self.assertEqual(self._run(computation, cohort=cohort)[0], 0)
+
   @parameterized.parameters(
       # With sequences that are rows, and with one that stays a dataset.
       (lambda x: x, 'at_once'),

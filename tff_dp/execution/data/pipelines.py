@@ -28,7 +28,7 @@ from tff_dp.execution.data import datasets
 
 # Largest size of the rows, before and after the maps. To start a pipeline is a
 # small part of the work of a client with more.
-MAX_BYTES = 2**23
+_MAX_BYTES = 2**23
 _MAX_ROWS = 2**14
 # Graphs and orders that are kept. An order takes 8 bytes a row.
 _MAX_GRAPHS = 64
@@ -79,7 +79,7 @@ class Pipeline:
     return datasets.kind_of(self.batch_size, self.is_shuffled)
 
   def table(self) -> datasets.Table | None:
-    """Returns the elements of one reading, or None if they make no table.
+    """Reads all elements once and returns them, or None if they make no table.
 
     They make one if all batches have equally many rows after the maps, where the
     last one may have fewer, and if they are not large.
@@ -104,7 +104,7 @@ class Pipeline:
     found = datasets.Table(
         tuple(columns), batch_size, self.is_shuffled, is_made=True
     )
-    is_table = batch_size != 0 and found.num_bytes <= MAX_BYTES
+    is_table = batch_size != 0 and found.num_bytes <= _MAX_BYTES
     return found if is_table else None
 
   @functools.cached_property
@@ -188,7 +188,7 @@ def read(dataset: tf.data.Dataset) -> Pipeline | None:
   )  # pyformat: disable
   if found.is_plain:
     return found
-  is_small = 0 < num_rows <= min(_MAX_ROWS, MAX_BYTES // max(1, row_bytes))
+  is_small = 0 < num_rows <= min(_MAX_ROWS, _MAX_BYTES // max(1, row_bytes))
   if not is_small or not all(map(_is_function, (*row_maps, *maps))):
     return None
   if len(set(map(any, _seeds(ordering)))) > 1:
@@ -366,7 +366,9 @@ def _shuffled(rows: np.ndarray, size: int, random) -> np.ndarray:
 
 @functools.lru_cache(maxsize=_MAX_ORDERS)
 def _order_of(num_source_rows: int, ordering: tuple, num_rows: int):
-  """Returns TensorFlow's order for shuffles with seeds, or none: int64 [rows].
+  """Returns the numbers of the rows, in TensorFlow's order: int64 [rows].
+
+  Each shuffle among the steps must have a seed.
   """
   numbers = [value for _, *own in ordering for value in own[:3]]
   # A shuffle ends with a flag, which is an attribute of its operation.
