@@ -27,6 +27,7 @@ from tff_dp.execution import contexts
 from tff_dp.execution import errors
 from tff_dp.execution import in_process
 from tff_dp.execution import native
+from tff_dp.execution.compiling import program
 from tff_dp.execution.compiling import schedule
 
 _FLOATS = tff.FederatedType(np.float32, tff.CLIENTS)
@@ -231,6 +232,19 @@ class ContextTest(absltest.TestCase):
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     tries = [line for line in logs.output if 'do not work at once' in line]
     self.assertLen(tries, 1)
+
+  def test_workers_of_a_device_share_a_graph_whichever_asks_first(self):
+    for workers in ((0, 1), (1, 0)):
+      compiled = program.Program(
+          _sum,
+          worker_devices=('/device:CPU:0', '/device:CPU:0'),
+          server_device='/device:CPU:0',
+      )
+      compiled.stage(0)
+      before = compiled.num_traces
+      first, second = (compiled.client_pass(1, worker) for worker in workers)
+      self.assertIs(first, second)
+      self.assertEqual(compiled.num_traces, before + 1)
 
   def test_no_thread_is_left(self):
     with execution.create_sync_in_process_context(

@@ -252,21 +252,22 @@ class Program:
   def _of_worker(self, name: str, worker: int, trace):
     """Returns a worker's function for client work, and traces it if needed."""
     device = self.worker_devices[worker]
+    own = f'{name}w{worker}'
+    # One graph without variables serves all workers of a device, whichever asks
+    # first. What could not be traced for one of them (None) cannot be for
+    # another.
+    shared = f'{name}w{self.worker_devices.index(device)}'
     with self._lock:
-      key = f'{name}w{worker}'
-      if key not in self._functions:
-        # One graph without variables serves all workers of a device. What could
-        # not be traced for one of them (None) cannot be for another.
-        like = f'{name}w{self.worker_devices.index(device)}'
-        function = self._functions.get(like)
-        if like not in self._functions or (
-            function is not None and function.has_variables
-        ):
+      for key in (shared, own):
+        if key in self._functions:
+          continue
+        function = self._functions.get(shared)
+        if key == shared or (function is not None and function.has_variables):
           function = trace(key, device)
           if function is not None:
             _warn_of_seeds(function.seeded_operations)
         self._functions[key] = function
-      return self._functions[key]
+      return self._functions[own]
 
   def chunk_pass(
       self, number: int, worker: int, *, kind: datasets.Kind
