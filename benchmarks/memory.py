@@ -8,7 +8,9 @@
 
 `large` trains an embedding of 100 numbers a word and a dense layer on five
 clients with two batches. It prints seconds, and the peak of resident memory
-above the import, in copies of the model. `growth` trains changing cohorts and
+above the import, in copies of the model. It does so with TensorFlow's default
+allocator, which gives the memory of large tensors back to the system at once,
+and with the one that keeps it for the next tensors. `growth` trains changing cohorts and
 prints how much resident memory each round adds. Beside it stands a plain loop
 that only makes and reads the same datasets. Each row is a process of its own.
 """
@@ -29,6 +31,11 @@ import time
 from tff_dp import _checks
 
 NOISES = ('none', 'independent', 'blt')
+# Name -> environment of the process. TensorFlow reads it at its first operation.
+ALLOCATORS = {
+    'default': {'TF_CPU_ALLOCATOR_USE_BFC': 'false'},
+    'bfc': {'TF_CPU_ALLOCATOR_USE_BFC': 'true'},
+}
 # Name -> what it is.
 GROWTHS = {
     'kept': 'trained, datasets with `map` kept from round to round',
@@ -199,10 +206,13 @@ def run_growth(kind: str, num_rounds: int) -> dict[str, float]:
   return {'bytes_a_round': float(slope)}
 
 
-def _in_a_process(part: str, row: str, size: int) -> dict[str, float]:
+def _in_a_process(
+    part: str, row: str, size: int, allocator: str = 'default'
+) -> dict[str, float]:
   done = subprocess.run(
       [sys.executable, '-m', 'benchmarks.memory', part, '--row', row,
        _SIZES[part], str(size)],
+      env={**os.environ, **ALLOCATORS[allocator]},
       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True,
   )  # pyformat: disable
   return json.loads(done.stdout)
@@ -211,14 +221,15 @@ def _in_a_process(part: str, row: str, size: int) -> dict[str, float]:
 _SIZES = {'large': '--weights', 'growth': '--rounds'}
 
 
-def _large_table(found: dict[str, dict[str, float]]) -> str:
+def _large_table(found: dict[tuple[str, str], dict[str, float]]) -> str:
   lines = [
-      '| noise | first round | later rounds | peak | copies of the model |',
-      '|---|---|---|---|---|',
+      '| noise | allocator | first round | later rounds | peak | copies of the'
+      ' model |',
+      '|---|---|---|---|---|---|',
   ]
-  for name, row in found.items():
+  for (noise, allocator), row in found.items():
     lines.append(
-        f'| {name} | {row["first_seconds"]:.1f} s |'
+        f'| {noise} | {allocator} | {row["first_seconds"]:.1f} s |'
         f' {row["later_seconds"]:.2f} s | {row["peak_gigabytes"]:.1f} GB |'
         f' {row["copies"]:.1f} |'
     )
@@ -243,6 +254,9 @@ def main(argv=None) -> None:
   large.add_argument(
       '--noise', nargs='+', choices=NOISES, default=NOISES, dest='rows'
   )
+  large.add_argument(
+      '--allocators', nargs='+', choices=ALLOCATORS, default=[*ALLOCATORS]
+  )
   growth = parts.add_parser('growth', help='what each round adds')
   growth.add_argument('--rounds', type=int, default=300)
   growth.add_argument(
@@ -261,8 +275,16 @@ def main(argv=None) -> None:
     run = run_large if given.part == 'large' else run_growth
     print(json.dumps(run(given.row, size)))
     return
-  found = {row: _in_a_process(given.part, row, size) for row in given.rows}
-  print(_large_table(found) if given.part == 'large' else _growth_table(found))
+  if given.part == 'large':
+    print(_large_table({
+        (row, allocator): _in_a_process('large', row, size, allocator)
+        for row in given.rows
+        for allocator in given.allocators
+    }))
+  else:
+    print(_growth_table({
+        row: _in_a_process('growth', row, size) for row in given.rows
+    }))
 
 
 if __name__ == '__main__':

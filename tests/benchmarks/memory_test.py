@@ -28,8 +28,9 @@ class MemoryTest(absltest.TestCase):
     )
     with mock.patch.object(memory, '_in_a_process', return_value=large) as run:
       text = _printed('large', '--noise', 'none', 'blt')
-    self.assertIn('| blt | 8.0 s | 2.50 s | 6.6 GB | 14.0 |', text)
-    self.assertEqual(run.call_args.args, ('large', 'blt', 100_000_000))
+    self.assertIn('| blt | bfc | 8.0 s | 2.50 s | 6.6 GB | 14.0 |', text)
+    self.assertLen(text.splitlines(), 2 + 4)
+    self.assertEqual(run.call_args.args, ('large', 'blt', 100_000_000, 'bfc'))
     grown = dict(bytes_a_round=12_000.0)
     with mock.patch.object(memory, '_in_a_process', return_value=grown):
       text = _printed('growth', '--loops', 'plain')
