@@ -83,7 +83,13 @@ FORMS = {
 }
 
 
-def _datasets(name: str, num_clients: int) -> list[tf.data.Dataset]:
+def datasets(name: str, num_clients: int) -> list[tf.data.Dataset]:
+  """Returns the clients' datasets of random images.
+
+  Args:
+    name: One of `FORMS`.
+    num_clients: Number of datasets.
+  """
   _, steps, is_ragged, _ = FORMS[name]
   random = np.random.default_rng(_SEED)
   found = []
@@ -155,7 +161,7 @@ def measure(name: str, num_clients: int, num_rounds: int) -> dict[str, object]:
   Raises:
     DifferentResultError: The engines disagree on what they train.
   """
-  clients = _datasets(name, num_clients)
+  clients = datasets(name, num_clients)
   process = _process(clients[0].element_spec)
   with contextlib.ExitStack() as stack:
     engines = {}

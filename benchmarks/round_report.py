@@ -96,33 +96,5 @@ def table(name: str, result: dict[str, object]) -> str:
   return '\n'.join(lines)
 
 
-def first_call_table(name: str, rows: list[dict[str, object]]) -> str:
-  """Returns the report on first calls of new processes."""
-  columns = ('import', 'build', 'start', 'round', 'without import', 'total')
-  cells = [
-      (row['row'], *(_number(row['seconds'][column]) for column in columns))
-      for row in rows
-  ]
-  lines = [
-      '',
-      f'{name}: seconds until the end of the first round of a new process',
-      '',
-      _markdown(('row', *columns), cells),
-      '',
-  ]
-  by_name = {row['row']: row['seconds'] for row in rows}
-  if {'in_process/mean', 'native_iterator/mean'} <= set(by_name):
-    for column in ('without import', 'total'):
-      ratio = (
-          by_name['in_process/mean'][column]
-          / by_name['native_iterator/mean'][column]
-      )
-      verdict = 'met' if ratio <= 1.5 else 'MISSED'
-      lines.append(
-          f'in-process / native, {column}, at most 1.5: {ratio:.2f}, {verdict}'
-      )
-  return '\n'.join(lines)
-
-
 def environment(facts: dict[str, object]) -> str:
   return '\n' + ', '.join(f'{key} {value}' for key, value in facts.items())

@@ -5,7 +5,6 @@
     python -m benchmarks.round_time
     python -m benchmarks.round_time --pfl-python OTHER/bin/python
     python -m benchmarks.round_time --quick --rows in_process native_iterator
-    python -m benchmarks.round_time --first-call
     python -m benchmarks.round_time --profile in_process/tree --models cnn_10
 
 Every row trains the same network from the same weights on the same clients. The
@@ -58,7 +57,6 @@ from tff_dp import _checks
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from benchmarks import round_first_call
 from benchmarks import round_pfl_row
 from benchmarks import round_profile
 from benchmarks import round_report
@@ -123,11 +121,6 @@ def _parser() -> argparse.ArgumentParser:
   )
   parser.add_argument('--json', type=pathlib.Path, metavar='PATH')
   parser.add_argument(
-      '--first-call',
-      action='store_true',
-      help='time the first round of new processes instead',
-  )
-  parser.add_argument(
       '--profile',
       metavar='ROW',
       help='say where the time of a row goes instead',
@@ -137,14 +130,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _say(*words: str) -> None:
   print(*words, file=sys.stderr, flush=True)
-
-
-def _first_calls(arguments, results) -> None:
-  for name in arguments.models:
-    results['first_call'][name] = round_first_call.measure(
-        name, repetitions=min(arguments.rounds, 3), say=_say
-    )
-    print(round_report.first_call_table(name, results['first_call'][name]))
 
 
 def _rounds(arguments, results) -> None:
@@ -189,12 +174,9 @@ def main(argv=None) -> int:
   _checks.integer_at_least(1, rounds=arguments.rounds)
   if arguments.quick:
     arguments.models, arguments.rounds = ['cnn_10'], 3
-  results = {'environment': environment(), 'models': {}, 'first_call': {}}
+  results = {'environment': environment(), 'models': {}}
   try:
-    if arguments.first_call:
-      _first_calls(arguments, results)
-    else:
-      _rounds(arguments, results)
+    _rounds(arguments, results)
   except round_rows.DifferentResultError as error:
     _say(f'error: {error}')
     return 1

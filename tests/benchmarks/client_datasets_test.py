@@ -14,10 +14,10 @@ from benchmarks import round_rows
 class ClientDatasetsTest(absltest.TestCase):
 
   def test_forms(self):
-    datasets = client_datasets._datasets('tutorial', 2)  # pylint: disable=protected-access
+    datasets = client_datasets.datasets('tutorial', 2)
     spec = datasets[0].element_spec
     for name, (_, _, is_ragged, _) in client_datasets.FORMS.items():
-      found = client_datasets._datasets(name, 3)  # pylint: disable=protected-access
+      found = client_datasets.datasets(name, 3)
       sizes = [sum(len(batch['x']) for batch in each) for each in found]
       rows = 100 if name == 'epochs' else 20
       self.assertEqual(sizes, [1, 2, 3] if is_ragged else 3 * [rows])
