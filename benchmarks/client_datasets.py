@@ -16,6 +16,7 @@ import argparse
 import collections
 from collections.abc import Callable
 import contextlib
+import dataclasses
 import json
 import pathlib
 import statistics
@@ -50,35 +51,56 @@ def _steps(*, epochs: int = 1, seed: int | None = None) -> Callable:
   return apply
 
 
-# Name -> (what it is, steps, whether clients have 1 to 39 rows instead of 20,
-# whether both engines read the same rows in the same order).
+@dataclasses.dataclass(frozen=True)
+class Form:
+  """A form of the clients' datasets.
+
+  Attributes:
+    label: What it is.
+    steps: Applies the steps to slices of rows.
+    has_images: Whether the rows are images, which `map` makes vectors, or
+      vectors from the start.
+    is_ragged: Whether clients have 1 to 39 rows, instead of 20.
+    has_fixed_order: Whether both engines read the rows in the same order.
+  """
+
+  label: str
+  steps: Callable[[tf.data.Dataset], tf.data.Dataset]
+  has_images: bool = True
+  is_ragged: bool = False
+  has_fixed_order: bool = False
+
+
 FORMS = {
-    'rows': ('slices and a `batch`', lambda x: x.batch(_BATCH), False, True),
-    'map': (
-        '`batch`, `map`',
-        lambda x: x.batch(_BATCH).map(_formatted),
-        False,
-        True,
+    'rows': Form(
+        'slices and a `batch`',
+        lambda slices: slices.batch(_BATCH),
+        has_images=False,
+        has_fixed_order=True,
     ),
-    'tutorial': (
+    'map': Form(
+        '`batch`, `map`',
+        lambda slices: slices.batch(_BATCH).map(_formatted),
+        has_fixed_order=True,
+    ),
+    'tutorial': Form(
         '`repeat(1)`, `shuffle(100, seed=1)`, `batch`, `map`, `prefetch`',
         _steps(seed=1),
-        False,
-        True,
+        has_fixed_order=True,
     ),
-    'unseeded': ('the same without a seed', _steps(), False, False),
-    'epochs': ('the same, `repeat(5)`', _steps(epochs=5), False, False),
-    'ragged': (
+    'unseeded': Form('the same without a seed', _steps()),
+    'epochs': Form('the same, `repeat(5)`', _steps(epochs=5)),
+    'ragged': Form(
         'slices and a `batch`, 1 to 39 rows a client',
-        lambda x: x.batch(_BATCH),
-        True,
-        True,
+        lambda slices: slices.batch(_BATCH),
+        has_images=False,
+        is_ragged=True,
+        has_fixed_order=True,
     ),
-    'ragged_unseeded': (
+    'ragged_unseeded': Form(
         'the steps without a seed, 1 to 39 rows a client',
         _steps(),
-        True,
-        False,
+        is_ragged=True,
     ),
 }
 
@@ -90,21 +112,21 @@ def datasets(name: str, num_clients: int) -> list[tf.data.Dataset]:
     name: One of `FORMS`.
     num_clients: Number of datasets.
   """
-  _, steps, is_ragged, _ = FORMS[name]
+  form = FORMS[name]
   random = np.random.default_rng(_SEED)
   found = []
   for client in range(num_clients):
     # The mean is 20 rows in each case.
-    num_rows = 1 + client % (2 * _ROWS - 1) if is_ragged else _ROWS
+    num_rows = 1 + client % (2 * _ROWS - 1) if form.is_ragged else _ROWS
     rows = collections.OrderedDict(
         pixels=random.normal(size=[num_rows, 28, 28]).astype(np.float32),
         label=random.integers(10, size=num_rows).astype(np.int32),
     )
-    if name in ('rows', 'ragged'):
+    if not form.has_images:
       rows = collections.OrderedDict(
           x=rows['pixels'].reshape([-1, 784]), y=rows['label'][:, None]
       )
-    found.append(steps(tf.data.Dataset.from_tensor_slices(rows)))
+    found.append(form.steps(tf.data.Dataset.from_tensor_slices(rows)))
   return found
 
 
@@ -178,7 +200,7 @@ def measure(name: str, num_clients: int, num_rounds: int) -> dict[str, object]:
         kind: 1000 * statistics.median(engine.seconds[2:]) / num_clients
         for kind, engine in engines.items()
     }
-    if FORMS[name][3]:
+    if FORMS[name].has_fixed_order:
       own, other = (engine.weights() for engine in engines.values())
       if not np.allclose(own, other, rtol=1e-4, atol=1e-5):
         raise round_rows.DifferentResultError(f'{name}: other weights')
@@ -194,7 +216,7 @@ def table(results: dict[str, dict[str, float]]) -> str:
   for name, found in results.items():
     own, other = found['in_process'], found['native']
     lines.append(
-        f'| {FORMS[name][0]} | {own:.2f} ms | {other:.2f} ms |'
+        f'| {FORMS[name].label} | {own:.2f} ms | {other:.2f} ms |'
         f' {own / other:.2f} |'
     )
   return '\n'.join(lines)

@@ -39,7 +39,6 @@ EXAMPLES = """examples:
       --learning-rate 0.05 --output-dir runs/known_weights_long
   python -m tasks train known_weights --epsilon-per-coordinate 3.47
 """
-_EVALUATED_EXAMPLES = 100_000
 _POINTS = 100
 
 
@@ -153,7 +152,7 @@ def run(
       Clients(settings.clients, settings.seed),
       output_dir=settings.output_dir,
       delta=settings.delta,
-      evaluate_fn=lambda weights: {'error': _error(_vector(weights))},
+      evaluate_fn=lambda weights: {'error': model.error(_vector(weights))},
       rounds_per_eval=max(1, plan.num_rounds // _POINTS),
       config={'seed': settings.seed},
       progress=progress,
@@ -161,7 +160,7 @@ def run(
   weights = _vector(result.model_weights)
   return known_weights_report.Result(
       estimated=model.from_scaled(weights),
-      errors=[(0, _error(np.zeros(model.NUM_WEIGHTS)))]
+      errors=[(0, model.error(np.zeros(model.NUM_WEIGHTS)))]
       + [
           (row['round'] * settings.clients_per_round, row['error'])
           for row in result.metrics
@@ -178,7 +177,7 @@ def run(
               concurrency=plan.clients_per_round,
           ),
       ),
-      quality=_quality(weights),
+      quality=model.quality(weights),
       epsilon=result.epsilon,
   )
 
@@ -208,24 +207,3 @@ def _vector(weights) -> np.ndarray:
   """Returns the model's weights on scaled features, in the order of `TERMS`."""
   kernel, bias = weights.trainable
   return np.concatenate([np.ravel(bias), np.ravel(kernel)])
-
-
-def _error(weights: np.ndarray) -> float:
-  """Returns the root mean square error of weights on scaled features."""
-  difference = model.from_scaled(weights) - model.TRUE_WEIGHTS
-  return float(np.sqrt(np.mean(difference**2)))
-
-
-def _quality(weights: np.ndarray) -> dict[str, float]:
-  features, labels = model.draw(
-      np.random.default_rng([1, 1]), _EVALUATED_EXAMPLES
-  )
-  positive = features @ weights > 0
-  correct = positive == labels.astype(bool)
-  hits = np.sum(positive & correct)
-  return {
-      'outcome rate': float(np.mean(labels)),
-      'accuracy': float(np.mean(correct)),
-      'precision': float(hits / max(1, np.sum(positive))),
-      'recall': float(hits / max(1, np.sum(labels))),
-  }

@@ -62,6 +62,7 @@ TRUE_WEIGHTS = np.array(list(_COEFFICIENTS.values()))
 NUM_WEIGHTS = len(TERMS)
 # Public: what clients scale D with.
 LARGEST_D = 3.0
+_EVALUATED_EXAMPLES = 100_000
 
 
 def design(base, stack):
@@ -190,3 +191,26 @@ def expected_error(
       float(np.sqrt(np.sum(spread**2) / NUM_WEIGHTS)),
       float(np.sqrt(np.sum(sample**2) / NUM_WEIGHTS)),
   )
+
+
+def error(weights: np.ndarray) -> float:
+  """Returns the root mean square error of weights on scaled features."""
+  difference = from_scaled(weights) - TRUE_WEIGHTS
+  return float(np.sqrt(np.mean(difference**2)))
+
+
+def quality(weights: np.ndarray) -> dict[str, float]:
+  """Returns how well weights on scaled features predict 100,000 new examples.
+
+  The paper prints outcome rate, accuracy, precision and recall.
+  """
+  features, labels = draw(np.random.default_rng([1, 1]), _EVALUATED_EXAMPLES)
+  positive = features @ weights > 0
+  correct = positive == labels.astype(bool)
+  hits = np.sum(positive & correct)
+  return {
+      'outcome rate': float(np.mean(labels)),
+      'accuracy': float(np.mean(correct)),
+      'precision': float(hits / max(1, np.sum(positive))),
+      'recall': float(hits / max(1, np.sum(labels))),
+  }

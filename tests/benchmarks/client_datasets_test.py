@@ -16,11 +16,11 @@ class ClientDatasetsTest(absltest.TestCase):
   def test_forms(self):
     datasets = client_datasets.datasets('tutorial', 2)
     spec = datasets[0].element_spec
-    for name, (_, _, is_ragged, _) in client_datasets.FORMS.items():
+    for name, form in client_datasets.FORMS.items():
       found = client_datasets.datasets(name, 3)
       sizes = [sum(len(batch['x']) for batch in each) for each in found]
       rows = 100 if name == 'epochs' else 20
-      self.assertEqual(sizes, [1, 2, 3] if is_ragged else 3 * [rows])
+      self.assertEqual(sizes, [1, 2, 3] if form.is_ragged else 3 * [rows])
       self.assertTrue(
           all(own.is_compatible_with(other.shape) for own, other in zip(
               [spec['x'].shape, spec['y'].shape],

@@ -461,15 +461,21 @@ class IsrlVariantsTest(absltest.TestCase):
 class SmallTrainingTest(parameterized.TestCase):
   """Rows through their task, on what is packaged."""
 
-  @pytest.mark.slow  # `tasks/draw_and_discard` has the same run.
   def test_known_weights(self):
+    folder = self.create_tempdir().full_path
     code, out, err = _main(
         'draw_and_discard_fig_5', '--scale=6e-8', '--seeds=2', '--output-dir',
-        self.create_tempdir().full_path, '--progress=quiet',
+        folder, '--progress=quiet',
     )
     self.assertEqual(code, 0, err)
     self.assertIn('| recall | 0.72 |', out)
     self.assertIn("**Not the paper's setting**: 6e-08 of the rounds", out)
+    code, out, err = _main(
+        'draw_and_discard_fig_5', '--scale=7e-8', '--seeds=2', '--output-dir',
+        folder, '--progress=quiet',
+    )
+    self.assertEqual(code, 2)
+    self.assertIn('updates=60', err)
 
   @pytest.mark.slow  # `tasks/mnist` has the same run.
   def test_mnist(self):
