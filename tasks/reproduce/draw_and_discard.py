@@ -175,14 +175,14 @@ def run_known_weights(run: rows.Run) -> rows.Result:
   ]
   errors = np.array([one.errors for one in found])
   lines.append(
-      _over_seeds('error of a weight, root mean square', errors[:, -1, 1], None)
+      _over_seeds('root mean square error of a weight', errors[:, -1, 1], None)
   )
   true = known_weights_model.TRUE_WEIGHTS
   order = np.argsort(true)
   weights = np.array([
       known_weights_model.from_scaled(one.weights)[order] for one in found
   ])
-  panel = 'estimated weight, over true weight'
+  panel = 'estimated weight over true weight'
   return rows.Result(
       lines=lines,
       verdict=rows.verdict_of(lines),
@@ -201,7 +201,7 @@ def run_known_weights(run: rows.Run) -> rows.Result:
               'mean of the instances',
               errors[0, :, 0].tolist(),
               errors[:, :, 1].mean(axis=0).tolist(),
-              'error of a weight, root mean square, over updates',
+              'root mean square error of a weight over updates',
           ),
       ],
       rounds_share=updates / _KNOWN_UPDATES,
