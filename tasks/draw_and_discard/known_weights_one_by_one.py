@@ -103,13 +103,17 @@ def build_updates(learning_rate: float) -> Callable[..., np.ndarray]:
   @tf.function(jit_compile=True, autograph=False)
   def updates(pool, rows, d, labels, drawn, written):
     def step(n, pool):
-      features = fixed[rows[n]] + d[n] * slopes[rows[n]]
-      weights = pool[drawn[n]]
+      # `x[n]` would compile anew for other values: its index is a constant.
+      row, own_d, label, given, place = (
+          tf.gather(x, n) for x in (rows, d, labels, drawn, written)
+      )
+      features = tf.gather(fixed, row) + own_d * tf.gather(slopes, row)
+      weights = tf.gather(pool, given)
       share = tf.sigmoid(tf.reduce_sum(features * weights))
       # No weight of this gradient is beyond the clip norm 1.
-      report = weights - learning_rate * (share - labels[n]) * features
+      report = weights - learning_rate * (share - label) * features
       return n + 1, tf.tensor_scatter_nd_update(
-          pool, written[n][None, None], report[None]
+          pool, place[None, None], report[None]
       )
 
     _, pool = tf.while_loop(
