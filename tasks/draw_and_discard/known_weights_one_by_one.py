@@ -207,7 +207,7 @@ def _shown(updates: float, error: float) -> str:
 def _load(path: pathlib.Path, settings: Settings) -> Found:
   if not path.exists():
     return Found(first_pool(settings), 0, np.zeros([0, 2]))
-  with np.load(path) as stored:
+  with np.load(path, allow_pickle=False) as stored:
     if str(stored['settings']) != repr(settings):
       raise _checks.ArgumentError(
           'output_dir',

@@ -337,8 +337,6 @@ ROWS = (
         kind=rows.TRAINING,
         run=run_known_weights,
         seeds=3,
-        cost='A tenth of the updates takes about two minutes a seed on one core'
-        ' (estimated from three million updates).',
     ),
     rows.Row(
         name='draw_and_discard_phishing',
