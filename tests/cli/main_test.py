@@ -149,6 +149,37 @@ class FlagsTest(parameterized.TestCase):
         f'try: {meant}\n',
     )
 
+  @parameterized.parameters(
+      ('dp-fedavg', '--sample-rate', '--clients-per-round'),
+      ('dp-sgd', '--q', '--batch-size'),
+      ('shuffled-check-in', '--q', '--check-in-rate'),
+      ('dp-fedavg', '--steps', '--rounds'),
+      ('dp-sgd', '--steps', '--epochs'),
+      ('dp-fedavg', '--target-delta', '--delta'),
+      ('dp-fedavg', '--target-epsilon', '--epsilon'),
+  )
+  def test_a_wrong_flag_names_what_the_command_has(self, kind, word, meant):
+    command = 'calibrate' if meant == '--epsilon' else 'account'
+    code, _, err = _run(command, kind, f'{word}=1')
+    self.assertEqual(code, 2)
+    self.assertEndsWith(err, f' has no flag {word}\ntry: {meant}\n')
+
+  def test_no_kind_and_no_events(self):
+    code, _, err = _run('account')
+    self.assertEqual(code, 2)
+    self.assertIn('as in account dp-ftrl --help. There are', err)
+    self.assertIn('dp-fedavg', err)
+
+  def test_draws_that_end_too_early_are_named(self):
+    code, out, _ = _run(
+        'account', 'dp-ftrl', '--rounds=200', '--mechanism=tree',
+        '--noise-multiplier=1', '--delta=1e-5',
+    )
+    self.assertEqual(code, 0)
+    self.assertStartsWith(out, 'NO PRIVACY: epsilon is infinite\n')
+    self.assertIn('matters where its draws end', out)
+    self.assertNotIn('Renyi', out)
+
   def test_a_flag_that_resembles_none(self):
     code, _, err = _run('account', 'dp-ftrl', '--zebra=1')
     self.assertEqual(code, 2)

@@ -698,6 +698,10 @@ class RefusalTest(parameterized.TestCase):
       _train(self.root, **bad)
     self.assertFalse(self.root.exists())
 
+  def test_no_output_dir(self):
+    with self.assertRaisesRegex(ValueError, 'output_dir=None.*the folder'):
+      _train(None)
+
   def test_population_too_small(self):
     clients = toy.Clients()
     clients.client_ids = clients.client_ids[:5]

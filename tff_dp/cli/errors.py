@@ -34,15 +34,22 @@ INTERRUPTED = 130
 _DEBUG = '--debug'
 DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1).'
 _LONGEST = 300
-# Names that people write, and the flags that they mean.
+# Names that people write, and the flags that they mean: the first of these that
+# the command has.
+_SAMPLED = ('--check-in-rate', '--clients-per-round', '--batch-size')
 _MEANT = {
-    '--clip': '--l2-norm-clip',
-    '--clip-norm': '--l2-norm-clip',
-    '--min-separation': '--min-index-gap',
-    '--noise': '--noise-multiplier',
-    '--num-rounds': '--rounds',
-    '--sigma': '--noise-multiplier',
-    '--steps': '--rounds',
+    '--clip': ('--l2-norm-clip',),
+    '--clip-norm': ('--l2-norm-clip',),
+    '--min-separation': ('--min-index-gap',),
+    '--noise': ('--noise-multiplier',),
+    '--num-rounds': ('--rounds',),
+    '--q': _SAMPLED,
+    '--sample-rate': _SAMPLED,
+    '--sampling-rate': _SAMPLED,
+    '--sigma': ('--noise-multiplier',),
+    '--steps': ('--rounds', '--epochs'),
+    '--target-delta': ('--delta',),
+    '--target-epsilon': ('--epsilon',),
 }
 # Values that complete a command in an error, for required flags.
 _EXAMPLE_VALUES = {
@@ -156,8 +163,8 @@ class Parser(argparse.ArgumentParser):
       name = word.partition('=')[0]
       if not name.startswith('--') or name == '--' or name in known:
         continue
-      meant = _MEANT.get(name)
-      if meant not in known:
+      meant = next((f for f in _MEANT.get(name, ()) if f in known), None)
+      if meant is None:
         close = [flag for flag in known if flag.startswith(name)]
         close += difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         meant = close[0] if close else f'{self.prog} --help'

@@ -175,7 +175,10 @@ def run_of(arguments: argparse.Namespace) -> Any:
   if arguments.kind is None:
     if arguments.events is None:
       raise _checks.ArgumentError(
-          'events', None, 'a file, or a KIND and its flags, see --help'
+          'events',
+          None,
+          f'a file, or a KIND and its flags, as in {arguments.command} dp-ftrl'
+          f' --help. There are {", ".join(systems.commands())}',
       )
     # pylint: disable-next=g-import-not-at-top
     from tff_dp.plans import events

@@ -113,6 +113,12 @@ def _lines(result: dict[str, Any], in_words: _InWords) -> list[str]:
   lines = [solution['answer']] if solution else []
   if result['epsilon'] == 'inf':
     lines.append('NO PRIVACY: epsilon is infinite')
+    # This one is for noise that never ends.
+    if details.pop('epsilon_rdp', 'inf') != 'inf':
+      lines.append(
+          '  the noise is so small that it matters where its draws end, see'
+          ' SECURITY.md'
+      )
   else:
     epsilon, delta = up(result['epsilon']), result['delta']
     lines.append(f'epsilon {epsilon} at delta {rounding.short(delta)}')

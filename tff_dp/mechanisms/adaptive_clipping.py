@@ -82,6 +82,16 @@ class AdaptiveClipping:
     return float(noise_multiplier) / math.sqrt(self.budget_share)
 
 
+def check(adaptive_clipping) -> None:
+  """Raises unless the value, an argument of that name, is a rule or `None`."""
+  _checks.instance_of(
+      (AdaptiveClipping, type(None)),
+      'a rule, such as tff_dp.mechanisms.AdaptiveClipping(), or None for a'
+      ' constant clip norm',
+      adaptive_clipping=adaptive_clipping,
+  )
+
+
 def noise_multiplier_by_domain(
     noise_multiplier: float, clipping: Optional[AdaptiveClipping]
 ) -> dict[str, float]:

@@ -146,6 +146,9 @@ def train(
         ' plan in the process'
     )
   _checks.one_of(progress_lib.MODES, progress=progress)
+  _checks.instance_of(
+      (str, os.PathLike), 'the folder of the run', output_dir=output_dir
+  )
   with contextlib.ExitStack() as stack:
     stack.enter_context(contexts.ensure_installed())
     with _waiting.saying('checking the process against its plan', mode=progress):

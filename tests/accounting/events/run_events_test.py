@@ -31,6 +31,13 @@ class NeighboringRelationTest(parameterized.TestCase):
     self.assertEqual(f'{relation}', relation.value)
     self.assertIn('one client', relation.description)
 
+  def test_another_name(self):
+    with self.assertRaisesRegex(
+        _checks.ArgumentError,
+        "neighboring_relation='add_or_remove_one'.*zero_out, replace_one",
+    ):
+      run_events.NeighboringRelation('add_or_remove_one')
+
   def test_names_in_dp_accounting(self):
     self.assertEqual(
         _ZERO_OUT.dp_accounting,

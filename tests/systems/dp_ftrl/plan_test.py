@@ -124,6 +124,11 @@ class PlanTest(parameterized.TestCase):
       ),
       ('name', dict(mechanism='blt'), "mechanism='blt' .*Blt.optimized"),
       ('class', dict(mechanism=mechanisms.Tree), 'mechanism=.*a mechanism'),
+      (
+          'adaptive',
+          dict(adaptive_clipping=0.5),
+          'adaptive_clipping=0.5.*mechanisms.AdaptiveClipping()',
+      ),
       ('gap', dict(schedule=20), 'participation=20 .*MinSeparation'),
   )
   def test_bad_arguments_are_named(self, changes, message):

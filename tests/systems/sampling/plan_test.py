@@ -203,6 +203,7 @@ class PlanTest(parameterized.TestCase):
       ('noise', dict(noise=-1.0), 'noise_multiplier'),
       ('unit', dict(unit='record'), 'unit'),
       ('clip', dict(l2_norm_clip=0.0), 'l2_norm_clip'),
+      ('adaptive', dict(adaptive_clipping=True), 'adaptive_clipping=True'),
   )
   def test_bad_arguments(self, changes, name):
     with self.assertRaisesRegex(_checks.ArgumentError, name):

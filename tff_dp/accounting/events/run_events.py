@@ -64,6 +64,12 @@ class NeighboringRelation(str, enum.Enum):
   def __str__(self) -> str:
     return self.value
 
+  @classmethod
+  def _missing_(cls, value):
+    raise _checks.ArgumentError(
+        'neighboring_relation', value, f'one of {", ".join(cls)}'
+    )
+
   @property
   def dp_accounting(self) -> dp_accounting.NeighboringRelation:
     """This relation as a value of dp_accounting's enum."""

@@ -114,6 +114,7 @@ class DpFtrlPlan(base.Plan):
       )
     if isinstance(self.participation, sampling.ShuffledEpochs):
       _check_shuffles(self.mechanism, self.participation)
+    adaptive_clipping_lib.check(self.adaptive_clipping)
     if self.adaptive_clipping is not None:
       adaptive_clipping_lib.rounds_per_clip_norm(self.mechanism)
 

@@ -94,6 +94,7 @@ class SamplingPlan(coarse_plan.CoarsePlan):
     if self.noise_multiplier is not None:
       _checks.non_negative(noise_multiplier=self.noise_multiplier)
     _checks.clip_norm(l2_norm_clip=self.l2_norm_clip)
+    adaptive_clipping_lib.check(self.adaptive_clipping)
 
   @property
   def trust(self) -> str:
