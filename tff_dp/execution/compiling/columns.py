@@ -232,12 +232,21 @@ class Optional:
 
   Attributes:
     sequence: The sequence.
-    index: Index of the element, a scalar. The element exists if the index is
-      below the number of elements.
+    index: Index of the element, a scalar.
+    is_there: Whether the element exists, a boolean scalar.
+    is_sure: Whether the graph here runs only if the element exists.
   """
 
   sequence: Columns
   index: tf.Tensor
+  is_there: tf.Tensor
+  is_sure: bool = False
+
+  def if_true(self, condition: tf.Tensor) -> 'Optional':
+    """Returns the element for a branch that runs if a condition is true."""
+    if condition is not self.is_there:
+      return self
+    return dataclasses.replace(self, is_sure=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,7 +272,8 @@ def _get_next(node, iterator) -> list:
     raise errors.NotPlainError(
         f'{node.name} reads an iterator before it has a dataset'
     )
-  found = Optional(iterator.sequence, iterator.index)
+  index = iterator.index
+  found = Optional(iterator.sequence, index, index < iterator.sequence.end)
   iterator.index += 1
   return [found]
 
@@ -275,11 +285,16 @@ def _check_is_iterator(node, iterator) -> None:
 
 def _has_value(node, optional) -> list:
   _check_is_optional(node, optional)
-  return [optional.index < optional.sequence.end]
+  return [optional.is_there]
 
 
 def _get_value(node, optional) -> list:
   _check_is_optional(node, optional)
+  if not optional.is_sure:
+    # Beyond the end, TensorFlow fails. Here there may be other rows.
+    raise errors.NotPlainError(
+        f'{node.name} reads an element without a look at whether it exists'
+    )
   return optional.sequence.element(optional.index)
 
 

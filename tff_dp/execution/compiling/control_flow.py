@@ -128,6 +128,13 @@ def conditional(library, node, predicate, inputs: list) -> list:
     def run():
       with library.region() as region:
         own, inner = state.inside(inputs, before)
+        if attribute == 'then_branch':
+          own = [
+              value.if_true(predicate)
+              if isinstance(value, columns.Optional)
+              else value
+              for value in own
+          ]
         results = library.call(node.attr[attribute].func.name, own)
         _check_are_values(node, results)
         returned.append(results)

@@ -72,6 +72,28 @@ def _lower(
   return schedule_lib.build(tff.framework.to_call_dominant(block))
 
 
+def _check_sequences(type_spec: tff.Type) -> None:
+  """Raises if a graph expects an element's parts in an order that gets lost.
+
+  TensorFlow sorts the parts of a mapping by name, and leaves those of a named
+  tuple as they are. A serialized computation has no classes of containers.
+
+  Args:
+    type_spec: Type of the argument of a computation, with its containers.
+  """
+  if isinstance(type_spec, tff.SequenceType):
+    names = values.leaf_names(values.element_spec_of(type_spec.element))
+    if names != sorted(names):
+      raise errors.UnsupportedComputationError(
+          'a sequence of named tuples whose names are not in alphabetical order'
+          f' ({type_spec})',
+          instead='elements that are mappings, such as OrderedDict',
+      )
+    return
+  for child in type_spec.children():
+    _check_sequences(child)
+
+
 def _warn_of_seeds(operations: list[str]) -> None:
   if operations:
     warnings.warn(
@@ -115,6 +137,8 @@ class Program:
       UnsupportedComputationError: The computation contains something that
         cannot run here.
     """
+    if computation.type_signature.parameter is not None:
+      _check_sequences(computation.type_signature.parameter)
     self.worker_devices = worker_devices
     # Stored in serialized form: the computation itself would live as long as
     # this.

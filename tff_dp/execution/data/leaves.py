@@ -18,13 +18,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp import _compat
 from tff_dp.execution import errors
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import pipelines
 from tff_dp.execution.data import values
 
-_type_conversions = _compat.private_tff('type_conversions')
 _log = logging.getLogger(__name__)
 _last_assignable = threading.local()
 # Twice as many would not fit the int32 that counts the rows of a client.
@@ -170,8 +168,9 @@ class _SequenceReader:
 
   def __init__(self, type_spec: tff.Type):
     self._type = type_spec
-    specs = tf.nest.flatten(_type_conversions.type_to_tf_structure(type_spec))
-    self._specs = specs
+    spec = values.element_spec_of(type_spec)
+    specs = tf.nest.flatten(spec)
+    self._specs, self._leaf_names = specs, values.leaf_names(spec)
     self._has_rows = bool(specs) and all(
         isinstance(spec, tf.TensorSpec) for spec in specs
     )
@@ -187,10 +186,10 @@ class _SequenceReader:
     ):
       self._parts = [_TensorReader(inner) for inner in type_spec]
       self._names = [name for name, _ in tff.structure.iter_elements(type_spec)]
-      # Columns are in the order of `tf.nest.flatten`, which sorts by name.
+      # Columns are in the order of `tf.nest.flatten`.
       self._order = range(len(self._names))
       if None not in self._names:
-        self._order = np.argsort(self._names).tolist()
+        self._order = [self._names.index(name) for (name,) in self._leaf_names]
 
   def read(self, value, reads_once: ReadsOnce) -> list:
     return self.leaves(value, reads_once).items
@@ -202,7 +201,11 @@ class _SequenceReader:
     known_type, found = _known.get(value, (None, None))
     if known_type is not self._type:
       _check_is_assignable(value.element_spec, self._type)
-      found = pipelines.read(value) if self._has_rows else None
+      # Rows are found by their place among the leaves of an element.
+      has_rows = self._has_rows and (
+          values.leaf_names(value.element_spec) == self._leaf_names
+      )
+      found = pipelines.read(value) if has_rows else None
       if found is not None and found.is_plain:
         found = Leaves([found.table()])
       # Cached, because clients come again, and inspecting takes longer than
@@ -307,12 +310,23 @@ def _check_is_assignable(element_spec, type_spec: tff.Type) -> None:
   A call with the arguments of the last one is quick.
   """
   last = getattr(_last_assignable, 'pair', (None, None))
+  form = _form_of(element_spec)
   # Comparing types takes time, because they are compared by content.
-  if last[1] is not type_spec or last[0] != element_spec:
+  if last[1] is not type_spec or last[0] != form:
     found = tff.types.tensorflow_to_type(element_spec)
     if not type_spec.is_assignable_from(found):
       raise TypeError(f'elements are {found}, not {type_spec}')
-    _last_assignable.pair = element_spec, type_spec
+    _last_assignable.pair = form, type_spec
+
+
+def _form_of(structure):
+  """Returns what tells structures apart, of which `==` sees only values."""
+  if isinstance(structure, Mapping):
+    parts = [(name, _form_of(part)) for name, part in structure.items()]
+    return type(structure), parts
+  if isinstance(structure, (list, tuple)):
+    return type(structure), [_form_of(part) for part in structure]
+  return structure
 
 
 def _batch_size(rows: list[list]) -> int | None:

@@ -13,6 +13,7 @@ import functools
 import itertools
 import weakref
 
+import attr
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
@@ -305,6 +306,59 @@ def _numbers_from_python(value, dtype, type_spec, where):
     ) from error
 
 
+def leaf_names(structure) -> list[tuple]:
+  """Returns the names that lead to each leaf, in `tf.nest.flatten`'s order.
+
+  This order depends on the class of a container: it is sorted by name for
+  mappings, but not for named tuples.
+
+  Args:
+    structure: Structure of specs, for example of a dataset's elements.
+  """
+  if isinstance(structure, Mapping):
+    parts = [(name, structure[name]) for name in sorted(structure)]
+  elif hasattr(structure, '_fields'):
+    parts = zip(structure._fields, structure)
+  elif attr.has(type(structure)):
+    names = [field.name for field in attr.fields(type(structure))]
+    parts = [(name, getattr(structure, name)) for name in names]
+  elif isinstance(structure, (list, tuple)):
+    parts = enumerate(structure)
+  else:
+    return [()]
+  return [(name, *rest) for name, part in parts for rest in leaf_names(part)]
+
+
+def element_spec_of(element_type: tff.Type):
+  """Returns the structure in which graphs have elements of a type."""
+  return _type_conversions.type_to_tf_structure(element_type)
+
+
+def _in_order_of(
+    dataset: tf.data.Dataset, element_type: tff.Type
+) -> tf.data.Dataset:
+  """Returns the dataset with the order of leaves that graphs expect.
+
+  Args:
+    dataset: Dataset with elements that can be assigned to the type.
+    element_type: Type of the elements.
+  """
+  own, spec = dataset.element_spec, element_spec_of(element_type)
+  names, wanted = leaf_names(own), leaf_names(spec)
+  if names == wanted:
+    return dataset
+  places = [names.index(name) for name in wanted]
+
+  def map_fn(*parts):
+    # `Dataset.map` takes apart plain tuples only.
+    element = parts if type(own) is tuple else parts[0]  # pylint: disable=unidiomatic-typecheck
+    leaves = tf.nest.flatten(element)
+    return tf.nest.pack_sequence_as(spec, [leaves[place] for place in places])
+
+  with tf.device(datasets.DATASET_DEVICE):
+    return dataset.map(tf.autograph.experimental.do_not_convert(map_fn))
+
+
 def _dataset_from_python(
     value, type_spec, where
 ) -> tf.data.Dataset | datasets.Recipe:
@@ -314,7 +368,9 @@ def _dataset_from_python(
       raise _mismatch(
           where, type_spec, f'found a dataset with elements of type {found}'
       )
-    return datasets.as_argument(value, where=where)
+    return datasets.as_argument(
+        _in_order_of(value, type_spec.element), where=where
+    )
   if not isinstance(value, (list, tuple)):
     raise _mismatch(
         where,
