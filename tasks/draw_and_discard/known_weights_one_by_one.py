@@ -31,7 +31,7 @@ _FILE = 'one_by_one.npz'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """The paper's setting, arXiv:1807.04369, section 6.1.
+  """The setting, by default the one of arXiv:1807.04369, Fig. 5.
 
   Attributes:
     updates: Updates, each by a client with one example of its own.

@@ -113,7 +113,7 @@ def _lines(result: dict[str, Any], in_words: _InWords) -> list[str]:
   lines = [solution['answer']] if solution else []
   if result['epsilon'] == 'inf':
     lines.append('NO PRIVACY: epsilon is infinite')
-    # This one is for noise that never ends.
+    # The number by Renyi DP does not count that draws end.
     if details.pop('epsilon_rdp', 'inf') != 'inf':
       lines.append(
           '  the noise is so small that it matters where its draws end, see'

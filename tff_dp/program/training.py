@@ -146,9 +146,6 @@ def train(
         ' plan in the process'
     )
   _checks.one_of(progress_lib.MODES, progress=progress)
-  _checks.instance_of(
-      (str, os.PathLike), 'the folder of the run', output_dir=output_dir
-  )
   with contextlib.ExitStack() as stack:
     stack.enter_context(contexts.ensure_installed())
     with _waiting.saying('checking the process against its plan', mode=progress):
@@ -214,6 +211,9 @@ def open_run(
     driver: Settings of a loop that replaces the loop of `train`, in plain JSON
       types. A directory belongs to one kind of loop.
   """
+  _checks.instance_of(
+      (str, os.PathLike), 'the folder of the run', output_dir=output_dir
+  )
   _checks.delta(delta=delta)
   if epsilon_budget is not None:
     _checks.positive(epsilon_budget=epsilon_budget)

@@ -243,7 +243,10 @@ class Optional:
   is_sure: bool = False
 
   def if_true(self, condition: tf.Tensor) -> 'Optional':
-    """Returns the element for a branch that runs if a condition is true."""
+    """Returns the element inside of a branch that needs `condition`.
+
+    The element there is sure if the condition is its own `is_there`.
+    """
     if condition is not self.is_there:
       return self
     return dataclasses.replace(self, is_sure=True)

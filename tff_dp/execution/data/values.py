@@ -309,8 +309,8 @@ def _numbers_from_python(value, dtype, type_spec, where):
 def leaf_names(structure) -> list[tuple]:
   """Returns the names that lead to each leaf, in `tf.nest.flatten`'s order.
 
-  This order depends on the class of a container: it is sorted by name for
-  mappings, but not for named tuples.
+  `tf.nest.flatten` sorts the parts of a mapping by name, but not those of a
+  named tuple.
 
   Args:
     structure: Structure of specs, for example of a dataset's elements.
@@ -337,7 +337,7 @@ def element_spec_of(element_type: tff.Type):
 def _in_order_of(
     dataset: tf.data.Dataset, element_type: tff.Type
 ) -> tf.data.Dataset:
-  """Returns the dataset with the order of leaves that graphs expect.
+  """Returns the dataset, with the parts of elements in the order of graphs.
 
   Args:
     dataset: Dataset with elements that can be assigned to the type.
