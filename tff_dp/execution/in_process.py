@@ -21,6 +21,7 @@ from tff_dp.execution import arguments
 from tff_dp.execution import call
 from tff_dp.execution import devices
 from tff_dp.execution import errors
+from tff_dp.execution import freed_memory
 from tff_dp.execution.compiling import program
 
 # Largest default number of clients per call. Small clients need many per call.
@@ -160,6 +161,7 @@ class _InProcessContext:
   """The common part of the synchronous and the asynchronous context."""
 
   def __init__(self, **settings):
+    freed_memory.keep()
     self._engine = _Engine(**settings)
     self._stack = contextlib.ExitStack()
     # Close it also at interpreter exit: TensorFlow's functions complain if they
