@@ -298,11 +298,29 @@ def shuffled_dataset(dataset, buffer_size, seed, seed2, reshuffles: bool):
   return tf.data.experimental.from_variant(variant, spec)
 
 
+def has_repeat(dataset) -> bool:
+  """Returns whether a step of a dataset repeats others.
+
+  `repeat(1)` repeats nothing. Functions of the steps are not searched. Checked
+  against TensorFlow 2.14.1 and 2.21.0.
+
+  Args:
+    dataset: A `tf.data.Dataset`.
+  """
+  if type(dataset).__name__ == '_RepeatDataset':
+    # pylint: disable-next=protected-access
+    if int(dataset._count) != 1:
+      return True
+  inputs, _ = parts_of_dataset(dataset)
+  return any(map(has_repeat, inputs))
+
+
 def unordered_datasets(dataset) -> Iterator[str]:
   """Yields the names of operations that may change the order of a dataset.
 
-  These are shuffles, random choices, and operations that need not keep the
-  order: those with `deterministic=False`, as an argument or as an option. The
+  These are shuffles, random choices, Python code, and operations that need not
+  keep the order: those with `deterministic=False`, as an argument or as an
+  option. The
   search covers the steps of the dataset, and the graphs of the functions that
   the steps call, such as the function of a `map`. Two kinds of steps are always
   named, because they cannot be searched:
@@ -340,7 +358,9 @@ def _unordered_steps(dataset) -> Iterator[str]:
     for inner in graph_def.library.function:
       nodes.extend(inner.node_def)
     for node in nodes:
-      if 'Dataset' in node.op and (
+      if 'PyFunc' in node.op:
+        yield f'{name} with Python code'
+      elif 'Dataset' in node.op and (
           any(word in node.op for word in _NO_ORDER)
           or node.attr['deterministic'].s == b'false'
           or _gives_up_order(node.attr['serialized_options'].s)

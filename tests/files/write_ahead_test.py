@@ -78,6 +78,30 @@ class WriteAheadRecordTest(absltest.TestCase):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'been released'):
       again.begin(2, ['b'], spent={}, replaces=True)
 
+  def test_round_that_failed_is_not_replaced(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    record.fail(1)
+    before = self.path.read_bytes()
+    record.fail(1)
+    for each in (record, self._open()):
+      each.begin(1, ['a'], spent={})
+      for replaces in (False, True):
+        with self.assertRaisesRegex(
+            _checks.PrivacyRefusedError, "client's work failed in round 1"
+        ):
+          each.begin(1, ['b'], spent={}, replaces=replaces)
+    self.assertEqual(self.path.read_bytes(), before)
+    for damaged in ({'failed': 2}, {'replaces': 1, 'round': 1, 'cohort': 'c'}):
+      self.path.write_bytes(before + json.dumps(damaged).encode() + b'\n')
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):
+        self._open()
+    self.path.write_bytes(before)
+    record = self._open()
+    record.begin(2, ['b'], spent={})
+    record.fail(1)
+    record.begin(2, ['c'], spent={}, replaces=True)
+
   def test_replacement_of_no_round_is_damage(self):
     record = self._open()
     record.begin(1, ['a'], spent={})

@@ -29,6 +29,7 @@ from tests.systems.draw_and_discard import instance_run
 from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run
 from tff_dp import _checks
+from tff_dp import _failures
 from tff_dp import execution
 from tff_dp import mechanisms
 from tff_dp import participation
@@ -616,6 +617,36 @@ class KilledLoopsTest(parameterized.TestCase):
         '6 clients in 2 rounds',
         statement.points['implementation']['realised_participation'],
     )
+
+  def test_round_whose_client_failed_runs_again_with_the_same_clients(self):
+    process = toy.Process()
+    cohort = ['client 4', 'client 5', 'client 6']
+
+    def fail(_):
+      raise _failures.ClientComputationError(
+          client_index=0, num_clients=3, operation='loss', kind='', details=''
+      )
+
+    def refused(loop):
+      # A cohort without the client that failed would tell of its data.
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'work failed in round 2'
+      ):
+        loop.next(['client 5', 'client 6', 'client 7'])
+
+    with _toy_loop(self.root, process) as loop:
+      loop.next(['client 1', 'client 2', 'client 3'])
+      process.next.on_round = fail
+      for _ in range(2):
+        with self.assertRaises(_failures.ClientComputationError):
+          loop.next(cohort)
+      process.next.on_round = lambda _: None
+      refused(loop)
+    with _toy_loop(self.root, toy.Process()) as loop:
+      refused(loop)
+      loop.next(cohort)
+      loop.next(['client 7', 'client 8', 'client 9'])
+      self.assertEqual(loop.rounds_done, 3)
 
   def test_interrupted_round_is_spent_and_runs_again_with_other_clients(self):
     process = toy.Process()

@@ -8,6 +8,9 @@ the checkpoint gives it the same noise key, and so the same data give the same
 values. With other data the noise differs, so the repeated round would be a
 second release. So each line holds a hash of the cohort, and another cohort is
 refused. Only the hashes of rounds that have not been released are in memory.
+The last round may begin with another cohort if its caller asks for that, unless
+the work of a client failed: this can depend on the client's data, and then so
+would the choice of the next cohort.
 
 A released round cannot be made again, not even from the same cohort, because
 its data may have changed. So before each release a line stores the last round
@@ -30,6 +33,7 @@ from tff_dp.files import run_directory
 _LONGEST_LINE = regular.MOST_JSON_BYTES
 _RELEASED = 'released'
 _REPLACES = 'replaces'
+_FAILED = 'failed'
 
 
 class WriteAheadRecord:
@@ -57,6 +61,7 @@ class WriteAheadRecord:
     # Hashes of the cohorts of rounds that may still be repeated.
     self._cohorts: dict[int, str] = {}
     self.rounds_begun = self.released_through = 0
+    self._failed: int | None = None
     is_new = not self._path.exists()
     self._file = open(
         regular.open_file(
@@ -105,7 +110,8 @@ class WriteAheadRecord:
         is stored already.
       replaces: Whether the last begun round may begin again with another
         cohort. Use it only if you show nothing of a round before `release`:
-        then the earlier cohort has left no trace.
+        then the earlier cohort has left no trace. A round that failed cannot
+        be replaced.
 
     Raises:
       PrivacyRefusedError: If the round may have been released. Also if it had
@@ -127,6 +133,15 @@ class WriteAheadRecord:
     if round_index <= self.rounds_begun:
       if digest == self._cohorts[round_index]:
         return
+      if round_index == self._failed:
+        raise _checks.PrivacyRefusedError(
+            f"a client's work failed in round {round_index}, and the cohort is"
+            ' now another one',
+            why='the work may have failed because of the data, and then the'
+            ' choice of the cohort tells something about them',
+            way_out='correct the data or their preprocessing, and run the round'
+            ' with the same clients in the same order; or start a new run',
+        )
       if not (replaces and round_index == self.rounds_begun):
         raise _checks.PrivacyRefusedError(
             f'round {round_index} had begun with another cohort',
@@ -138,6 +153,17 @@ class WriteAheadRecord:
       spent = {_REPLACES: True}
     self._append({**spent, 'round': int(round_index), 'cohort': digest})
     self._take(round_index, digest)
+
+  def fail(self, round_index: int) -> None:
+    """Stores on the disk that a client's work failed in a round.
+
+    Args:
+      round_index: The round. Only the last begun round could be replaced, so
+        others change nothing.
+    """
+    if round_index == self.rounds_begun != self._failed:
+      self._append({_FAILED: int(round_index)})
+      self._failed = int(round_index)
 
   def release(self, round_index: int) -> None:
     """Stores on the disk that rounds are about to be released.
@@ -172,10 +198,22 @@ class WriteAheadRecord:
       if is_next:
         self._take_release(released)
       return is_next
+    if _FAILED in entry:
+      failed = entry[_FAILED]
+      is_last = (
+          type(failed) is int  # pylint: disable=unidiomatic-typecheck
+          and self.released_through < failed == self.rounds_begun
+      )
+      if is_last:
+        self._failed = failed
+      return is_last
     round_index: Any = entry.get('round')
     digest: Any = entry.get('cohort')
     expected = self.rounds_begun + 1
-    if _REPLACES in entry and self.rounds_begun > self.released_through:
+    if (
+        _REPLACES in entry
+        and self.released_through < self.rounds_begun != self._failed
+    ):
       expected = self.rounds_begun
     is_next = (
         type(round_index) is int  # pylint: disable=unidiomatic-typecheck

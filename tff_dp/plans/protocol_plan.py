@@ -44,7 +44,7 @@ implementation.dropouts: a report that is lost or late is discarded, never moved
     to another step; what replaces a lost winner does not depend on data
 not_claimed.limits: nothing is claimed for several clients of one person, for
     side channels such as the time of a round, or against those who are trusted
-    above
+    above; other runs on the same clients are releases of their own and add up
 """
 _DERIVED = """
 accounting.derived_bounds: allowed: proofs in docs/proofs_shuffling.md and

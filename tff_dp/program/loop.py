@@ -62,7 +62,8 @@ class Loop:
   A new `Loop` with the same arguments, in this or another Python process,
   resumes the run after its last complete round. An interrupted round is
   repeated, with any cohort that is allowed. That is safe, because nothing of
-  the interrupted round was released.
+  the interrupted round was released. If a client's work failed, the round is
+  repeated with the same cohort.
 
   Attributes:
     plan: The plan that the process implements.
@@ -226,8 +227,9 @@ class Loop:
         round is left, or the round would exceed the budget. Nothing has changed
         then. Also if the output of the round contradicts the plan. The round
         then counts as begun, and nothing of it is released.
-      ClientComputationError: If the work of a client failed. You can run the
-        round again, also with another cohort.
+      ClientComputationError: If the work of a client failed. Correct the data,
+        and run the round again with the same cohort. Another cohort is refused,
+        because its choice would depend on data.
       OSError: If a file cannot be written, for example on a full disk. Make the
         loop again with the same arguments to go on.
     """

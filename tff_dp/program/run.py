@@ -20,7 +20,8 @@ the checkpoint before.
 So a process may be killed at any moment. The next process repeats the rounds
 since the checkpoint. With `train` these rounds have the same cohorts and, on
 the same data, the same noise. With a `Loop` only one round is repeated, and it
-may have another cohort. Nothing of these rounds had been released. A run never
+may have another cohort, unless a client's work failed in it. Nothing of these
+rounds had been released. A run never
 resumes from a checkpoint older than its last release. Files that grow with the
 rounds are only appended to.
 """
@@ -440,7 +441,8 @@ class Run:
     try:
       with self.native_output.active():
         output = self.process.next(self.state, selection.read())
-    except _failures.ClientComputationError as error:
+    except _failures.ComputationError as error:
+      self.record.fail(round_index)
       raise self._named(error, selection) from None
     self.certificate.check(
         output.state, output.metrics, rounds_done=round_index
@@ -491,13 +493,16 @@ class Run:
 
   def _named(
       self,
-      error: _failures.ClientComputationError,
+      error: _failures.ComputationError,
       selection: cohorts_lib.Selection,
-  ) -> _failures.ClientComputationError:
+  ) -> _failures.ComputationError:
     """Returns the error, with the client's id if the screen may show it.
 
-    Else the id goes only to the log under `secret/`.
+    Else the id goes only to the log under `secret/`. An error of TFF's runtime
+    names no client.
     """
+    if not isinstance(error, _failures.ClientComputationError):
+      return error
     named = error.named(selection.ids[error.client_index])
     if self.cohorts.keeps_client_metrics:
       return named

@@ -161,6 +161,20 @@ class DpSgdTest(kills.RunsTestCase):
     )
     self.assertEqual(found.statement.to_json()['unit'], 'example')
 
+  def test_clients_of_several_examples_are_no_examples(self):
+    # One example moves the clipped update of its client by up to two clip
+    # norms.
+    class Clients:
+      client_ids = [str(i) for i in range(12)]
+
+      def create_tf_dataset_for_client(self, _):
+        return tf.data.Dataset.from_tensor_slices((_X, _Y)).batch(4)
+
+    for run in (program.train, program.Loop):
+      folder = self.create_tempdir().full_path
+      with self.assertRaisesRegex(_checks.ArgumentError, 'is one example'):
+        run(_noised(), Clients(), delta=1e-2, output_dir=folder)
+
   def test_bad_arguments(self):
     with self.assertRaisesRegex(_checks.ArgumentError, "unit='client'"):
       _process(_plan(unit='client'))

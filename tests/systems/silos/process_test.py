@@ -247,6 +247,12 @@ class OrderTest(parameterized.TestCase):
               deterministic=False,
           ),
       ),
+      (
+          'from_python',
+          lambda data: tf.data.Dataset.from_generator(
+              lambda: iter(data), output_signature=data.element_spec
+          ),
+      ),
       ('order_given_up', lambda data: data.with_options(_without_order())),
       (
           'order_given_up_inside',
@@ -289,6 +295,15 @@ class OrderTest(parameterized.TestCase):
         process.client_data('default', data)
       # Every record pays in every round, whatever its position.
       _poisson_process().client_data('default', data)
+
+  def test_records_that_come_again_are_refused(self):
+    once = tf.data.Dataset.from_tensor_slices(
+        tuple(np.zeros([30, *shape], np.float32) for shape in ([_SIZE], []))
+    )
+    for process in (_one_pass_process(), _poisson_process()):
+      process.client_data('default', once.repeat(1).batch(7))
+      with self.assertRaisesRegex(_checks.ArgumentError, 'each record once'):
+        process.client_data('default', once.repeat(2).batch(7))
 
 
 def _ledger(process):

@@ -294,6 +294,34 @@ class TrainTest(kills.RunsTestCase):
         [9, 6, 9],
     )
 
+  def test_other_order_of_records_is_refused_where_it_counts(self):
+    # Each process asks for the data once, and gets another order.
+    class Permuted:
+      client_ids = list(silo_run.BUDGETS)
+
+      def create_tf_dataset_for_client(self, name):
+        size = silo_run.BUDGETS[name].num_records
+        order = np.random.default_rng(len(asked)).permutation(size)
+        asked.append(name)
+        x = np.ones([size, silo_run.SIZE], np.float32) * order[:, None]
+        return [(x[:5], x[:5, 0]), (x[5:], x[5:, 0])]
+
+    asked = []
+    for name, is_refused in (
+        ('one_pass', True), ('localized', True), ('fixed', False)
+    ):
+      process, clients = _BUILDERS[name](), Permuted()
+      folder = self.root / name
+      options = dict(plan=process.plan, clients=clients)
+      silo_run.run(folder, process, total_rounds=1, **options)
+      if is_refused:
+        with self.assertRaisesRegex(
+            _checks.PrivacyRefusedError, 'other records than before'
+        ):
+          silo_run.run(folder, process, **options)
+      else:
+        silo_run.run(folder, process, **options)
+
   def test_other_absences_are_another_run(self):
     silo_run.run(self.root, total_rounds=1)
     with self.assertRaisesRegex(_checks.ArgumentError, 'absences'):

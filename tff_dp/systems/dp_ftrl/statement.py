@@ -57,7 +57,8 @@ implementation.dropouts: a selected client counts as having taken part; a short
     round gets the full noise and the same divisor
 implementation.realised_cohorts: no round yet
 not_claimed.limits: nothing is claimed for several clients of one person, for
-    side channels, or against the server
+    side channels, or against the server; other runs on the same clients are
+    releases of their own and add up
 """
 _WITH_ADAPTIVE_CLIPPING = """
 unit.contribution_bound: the whole update of a client in a round has L2 norm at

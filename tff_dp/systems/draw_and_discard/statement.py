@@ -49,7 +49,8 @@ implementation.bad_updates: a gradient that is not finite counts as zero; a
     never stored
 not_claimed.limits: nothing is claimed for several clients of one person, or for
     side channels such as the time of a report; floating-point noise is not
-    exactly Laplace or Gaussian (Mironov, 2012)
+    exactly Laplace or Gaussian (Mironov, 2012); other runs on the same clients
+    are releases of their own and add up
 """
 
 

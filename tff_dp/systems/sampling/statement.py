@@ -51,7 +51,7 @@ implementation.dropouts: whoever was drawn and does not report adds nothing;
 implementation.realised_cohorts: secret, and not recorded in what is released
 not_claimed.limits: nothing is claimed for several {units} of one person, for
     side channels such as the time of a round, or against those who are trusted
-    above
+    above; other runs on the same {units} are releases of their own and add up
 """
 _UNSAMPLED = """
 setting.model: central differential privacy

@@ -10,6 +10,7 @@ from tff_dp.participation import coins
 from tff_dp.program import cohorts
 from tff_dp.statement import builder
 from tff_dp.systems import system
+from tff_dp.systems.sampling import holder
 from tff_dp.systems.sampling import plan as plan_lib
 from tff_dp.systems.sampling import sampler
 
@@ -30,9 +31,17 @@ class SampledCohorts(cohorts.Cohorts):
     Args:
       plan: Plan with population and sampling rate.
       clients: A `tff.simulation.datasets.ClientData` of the whole population,
-        or `Examples`.
+        or `Examples`. A plan for examples takes `Examples` alone: a client with
+        two examples would change by up to two clip norms if one is removed.
     """
     cohorts.check_client_data(clients)
+    if plan.unit == 'example' and not isinstance(clients, holder.Examples):
+      raise _checks.ArgumentError(
+          'clients',
+          type(clients).__name__,
+          "tff_dp.sampling.Examples(arrays) of all records: with unit='example'"
+          ' each client of the process is one example',
+      )
     self.client_ids = list(clients.client_ids)
     _checks.distinct_clients(client_ids=self.client_ids)
     if len(self.client_ids) != plan.population:

@@ -60,8 +60,10 @@ implementation.dropouts: a silo that is absent sends nothing and pays nothing;
 implementation.bad_updates: a gradient that is not finite counts as zero, in the
     silo; how many is not released
 not_claimed.limits: nothing is claimed for side channels such as the time of a
-    round, or against a silo for its own records; other runs on the same records
-    are releases of their own and add up
+    round, or against a silo for its own records; nor with disjoint blocks or
+    phases if a silo's records change their order between rounds, which
+    tff_dp.program refuses and other loops do not; other runs on the same
+    records are releases of their own and add up
 """
 
 

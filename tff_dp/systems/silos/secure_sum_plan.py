@@ -65,7 +65,8 @@ implementation.bad_updates: a gradient that is not finite counts as zero, in the
     silo; how many is not released
 not_claimed.limits: nothing is claimed for side channels such as the time of a
     round, against the other silos, or where the sum of fewer silos is opened;
-    other runs on the same records add up
+    nor if a silo's records change their order between rounds; other runs on the
+    same records are releases of their own and add up
 """
 
 

@@ -16,6 +16,7 @@ call.
 
 import collections
 from collections.abc import Mapping
+import hashlib
 from typing import Any, Optional
 
 import numpy as np
@@ -107,16 +108,60 @@ def silo_data(
       call.
 
   Raises:
-    ArgumentError: If the records are used in blocks or phases, and `examples`
-      is a dataset whose order may change.
+    ArgumentError: If `examples` is a dataset with `repeat`. Or if the records
+      are used in blocks or phases, and `examples` is a dataset whose order may
+      change.
   """
-  # Here the position of a record determines its privacy loss.
-  if len(terms.phases) > 1 or isinstance(
-      terms.phases[0].sampling, silo_sampling.DisjointBlocks
-  ):
+  _check_no_repeats(examples)
+  if needs_order(terms):
     _check_order(examples)
   element = as_element(terms, _NO_KEY if key is None else key)
   return collections.OrderedDict({EXAMPLES: examples, TERMS: [element]})
+
+
+def needs_order(terms: silo_terms.SiloTerms) -> bool:
+  """Returns whether the position of a record determines its privacy loss."""
+  return len(terms.phases) > 1 or isinstance(
+      terms.phases[0].sampling, silo_sampling.DisjointBlocks
+  )
+
+
+def digest_of_records(examples: Any) -> str:
+  """Returns a hash of all records in their order. It is secret.
+
+  Args:
+    examples: Batched records. The sizes of the batches do not matter.
+  """
+  columns = collections.defaultdict(hashlib.sha256)
+  for batch in examples:
+    for number, part in enumerate(tf.nest.flatten(batch, expand_composites=True)):
+      column = np.asarray(part)
+      if column.dtype.hasobject:
+        column = np.array([
+            hashlib.sha256(tf.compat.as_bytes(text)).digest()
+            for text in column.ravel()
+        ])
+      columns[number].update(column.tobytes())
+  return hashlib.sha256(
+      b''.join(column.digest() for column in columns.values())
+  ).hexdigest()
+
+
+def _check_no_repeats(examples: Any) -> None:
+  """Raises `ArgumentError` for a dataset that brings its records again.
+
+  Sampling and accounting count each element as a record of its own.
+
+  Args:
+    examples: A dataset, or a list.
+  """
+  if isinstance(examples, tf.data.Dataset) and _compat.has_repeat(examples):
+    raise _checks.ArgumentError(
+        'examples',
+        'a dataset with repeat()',
+        'each record once, since each counts as a record of its own: leave out'
+        ' repeat(); more rounds or another sampling give more passes',
+    )
 
 
 def _check_order(examples: Any) -> None:
@@ -137,8 +182,9 @@ def _check_order(examples: Any) -> None:
         ', '.join(unordered),
         'records in an order that never changes, since every round takes the'
         ' next block of them: leave out shuffle(), which may give another order'
-        ' in every round, and deterministic=False; shuffle once, before the'
-        ' records are stored',
+        ' in every round, deterministic=False, and Python code such as'
+        ' from_generator(), whose order nobody can see; shuffle once, before the'
+        ' records are stored, and pass arrays or a list of batches',
     )
 
 

@@ -25,6 +25,10 @@ class SiloCohorts(cohorts.Cohorts):
   In the field every silo keeps a secret key of its own. Here all keys follow
   from one root key, which is in the checkpoints. So a round that is repeated
   after a crash repeats every message bit for bit, which reveals nothing more.
+
+  A silo's data are asked for once in each process. If the position of a record
+  determines its privacy loss, the checkpoints also have a hash of the silo's
+  records, and other records or another order are refused.
   """
 
   why_not_chosen = 'the plan says which silos take part in which round'
@@ -57,6 +61,7 @@ class SiloCohorts(cohorts.Cohorts):
     self._plan = plan
     self._clients = clients
     self._root_key = self._data = None
+    self._digests: dict[str, str] = {}
 
   @property
   def num_clients(self) -> None:
@@ -69,10 +74,13 @@ class SiloCohorts(cohorts.Cohorts):
   def begin(self, run_id: str) -> None:
     del run_id  # The write-ahead record ties the silos to the run.
     self._root_key, self._data = coins.random_root_key(), {}
+    self._digests = {}
 
   def restore(self, data: bytes) -> None:
     try:
-      root_key = bytes.fromhex(regular.parse_json(data)['root_key'])
+      content = regular.parse_json(data)
+      root_key = bytes.fromhex(content['root_key'])
+      digests = dict(content['digests'])
       is_key = len(root_key) == coins.KEY_BYTES
     except (LookupError, TypeError, ValueError):
       is_key = False
@@ -83,10 +91,12 @@ class SiloCohorts(cohorts.Cohorts):
           ' data',
           way_out='restore the checkpoint from a copy, or start a new run',
       )
-    self._root_key, self._data = root_key, {}
+    self._root_key, self._data, self._digests = root_key, {}, digests
 
   def to_bytes(self) -> bytes:
-    return json.dumps({'root_key': self._root_key.hex()}).encode()
+    return json.dumps(
+        {'root_key': self._root_key.hex(), 'digests': self._digests}
+    ).encode()
 
   def select(
       self, round_index: int, chosen: Sequence | None = None
@@ -108,12 +118,23 @@ class SiloCohorts(cohorts.Cohorts):
   def _data_of(self, name: str):
     """Returns the data that a silo brings to every round."""
     if name not in self._data:
+      terms = self._plan.terms[name]
+      examples = self._clients.create_tf_dataset_for_client(name)
       secret = coins.subkey(self._root_key, 'silo', name)
-      self._data[name] = terms_lib.silo_data(
-          self._plan.terms[name],
-          self._clients.create_tf_dataset_for_client(name),
-          randomizers.noise_key(secret),
+      data = terms_lib.silo_data(
+          terms, examples, randomizers.noise_key(secret)
       )
+      if terms_lib.needs_order(terms):
+        digest = terms_lib.digest_of_records(examples)
+        if self._digests.setdefault(name, digest) != digest:
+          raise _checks.PrivacyRefusedError(
+              f'silo {name!r} has other records than before, or another order',
+              why='every round takes the next block, so a record that moves'
+              ' could be in several blocks, and the accounting counts one',
+              way_out='bring the same records in the same order, or start a new'
+              ' run',
+          )
+      self._data[name] = data
     return self._data[name]
 
 
