@@ -214,7 +214,7 @@ class PlanOfTheProcessTest(parameterized.TestCase):
         )
     )
     with self.assertRaisesRegex(
-        _checks.ArgumentError, 'plan of its aggregator is not known'
+        _checks.ArgumentError, 'its aggregator was built without a plan'
     ):
       certification.certify(process)
     self.assertIs(certification.certify(process, plan).plan, plan)
@@ -224,7 +224,7 @@ class PlanOfTheProcessTest(parameterized.TestCase):
         aggregators.LocalRandomizerFactory(_SPHERE)
     )
     with self.assertRaisesRegex(
-        _checks.ArgumentError, 'plan of its aggregator is not known'
+        _checks.ArgumentError, 'its aggregator was built without a plan'
     ):
       certification.certify(process)
     plan = tff_dp.CheckInPlan(_PROTOCOLS['averaged'], _SPHERE)

@@ -270,13 +270,21 @@ def _plan_of(flow) -> base.Plan:
   release = flow.releases[0]
   plan = release_marks.plan_of(release)
   if plan is None:
-    which = f'plan {release.plan}' if release.plan else 'the plan'
+    reason = (
+        'its aggregator was built without a plan. If clients add the noise, take'
+        " the builder of the plan's system"
+    )
+    if release.plan:
+      reason = (
+          f'plan {release.plan} of its aggregator is not known here. Only the'
+          ' latest plans that called plan.aggregator() in this Python process'
+          ' are known'
+      )
     raise _checks.ArgumentError(
         'plan',
         None,
         'the plan of the process, as in train(process, clients, plan=plan,'
-        f' ...): {which} of its aggregator is not known here. Only the latest'
-        ' plans that called plan.aggregator() in this Python process are known',
+        f' ...): {reason}',
     )
   return plan
 

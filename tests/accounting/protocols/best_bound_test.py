@@ -593,6 +593,11 @@ class CertificateTest(parameterized.TestCase):
       _amplify(_Shuffled(Mine(1.0), 100), delta=1e-6)
     with self.assertRaises(TypeError):
       _amplify(1.0, delta=1e-6)
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, _Gaussian(1.0))
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, "method='pld'.*as often as it takes place"
+    ):
+      _amplify(_Composed([sampled]), delta=1e-6)
 
 
 if __name__ == '__main__':

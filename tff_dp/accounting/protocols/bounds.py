@@ -215,8 +215,10 @@ def relation_for(
     raise _checks.PrivacyRefusedError(
         f'{run_events.kinds(strangers)} is not accounted for here{other}',
         why='only noised sums and events of protocols have bounds here',
-        way_out='instead of a sampled event, pass the event inside of it, which'
-        ' gives an upper bound; account for any other event separately',
+        way_out='for sampling by secret coins, plan.epsilon(...) or accountants.'
+        "epsilon(event, method='pld', ...) of tff_dp.accounting; without them,"
+        ' pass the event inside of the sampled one, as often as it takes place;'
+        ' account for any other event separately',
     )
   if asked is None:
     asked = 'replace_one' if ours else 'zero_out'
