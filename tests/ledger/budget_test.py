@@ -92,7 +92,7 @@ class BudgetTest(parameterized.TestCase):
         rf'round {first_refused} would spend epsilon (\S+) > 2.0 \(delta'
         rf' 1e-05\); {first_refused - 1} of 40 rounds done\nwhy: the'
         r' epsilon of all released models .*\n'
-        r'try: All 40 fit with --noise-multiplier=(\d+\.\d+)\.$',
+        r'try: All 40 fit with noise_multiplier=(\d+\.\d+)\.$',
         str(caught.exception),
     )
     self.assertIsNotNone(match, str(caught.exception))

@@ -11,6 +11,7 @@ from absl.testing import parameterized
 
 from tests.plans import curves
 import tff_dp
+from tff_dp import _checks
 from tff_dp import draws
 from tff_dp import plans
 from tff_dp import systems
@@ -189,6 +190,15 @@ class PlansTest(parameterized.TestCase):
           plan.headline(delta=1e-5, population=99_999),
           plan.headline(delta=1e-5),
       )
+
+  @parameterized.parameters(
+      *(make for make in _PLANS if make is not _non_private)
+  )
+  def test_a_plan_is_calibrated_for_a_delta_that_can_be_stated(self, make):
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, 'delta=0.5 .* at most 0.1'
+    ):
+      make().calibrated(epsilon=1.0, delta=0.5)
 
   @parameterized.parameters(*_PLANS)
   def test_statement_begins_with_the_headline(self, make):

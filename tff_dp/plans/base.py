@@ -91,7 +91,7 @@ class Plan(abc.ABC):
 
     Args:
       epsilon: Epsilon of the whole run, above 0.
-      delta: Target delta, in (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
     """
 
   @abc.abstractmethod

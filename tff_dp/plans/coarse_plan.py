@@ -65,7 +65,7 @@ class CoarsePlan(base.Plan):
 
     Args:
       epsilon: Target epsilon, above 0.
-      delta: Target delta, in (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
       neighboring_relation: Relation of epsilon, `None` for the relation of the
         plan.
 
@@ -74,6 +74,7 @@ class CoarsePlan(base.Plan):
         `epsilon`.
     """
     _checks.positive(epsilon=epsilon)
+    _checks.delta(delta=delta)
     noise = search.least_within(
         epsilon,
         lambda noise: self._with_noise(noise).epsilon(

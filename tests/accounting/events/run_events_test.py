@@ -37,6 +37,15 @@ class NeighboringRelationTest(parameterized.TestCase):
         "neighboring_relation='add_or_remove_one'.*zero_out, replace_one",
     ):
       run_events.NeighboringRelation('add_or_remove_one')
+    theirs = dp_accounting.NeighboringRelation
+    for value, way_out in (
+        ('add-or-remove-one', 'zero_out.* is the same number'),
+        (theirs.ADD_OR_REMOVE_ONE, 'zero_out.* is the same number'),
+        (theirs.REPLACE_SPECIAL, "'zero_out'"),
+        (theirs.REPLACE_ONE, "'replace_one'"),
+    ):
+      with self.assertRaisesRegex(ValueError, f'\ntry: {way_out}'):
+        run_events.NeighboringRelation(value)
 
   def test_names_in_dp_accounting(self):
     self.assertEqual(

@@ -27,7 +27,7 @@ class AccountTest(parameterized.TestCase):
 
   @parameterized.parameters(
       ('poisson', 100, silo_sampling.PoissonSampling(100)),
-      ('poisson', 0.5, silo_sampling.PoissonSampling(0.5)),
+      ('poisson', 2.5, silo_sampling.PoissonSampling(2.5)),
       ('fixed', 100, silo_sampling.FixedSize(100)),
       ('one-pass', 35, silo_sampling.DisjointBlocks(35)),
   )

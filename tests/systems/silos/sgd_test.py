@@ -331,6 +331,11 @@ class BadArgumentsTest(parameterized.TestCase):
           dict(model=quadratic.named_model('features', 'label')),
           "input_spec.*'features', 'label'.*'x' and 'y'",
       ),
+      (
+          'neither_budget_nor_noise',
+          dict(noise_stddev=None),
+          r"epsilon of silo 'a'=None.*\n(.*\n)*try: noise_stddev=",
+      ),
   )
   def test_bad_arguments_are_named(self, changes, message):
     arguments = quadratic.arguments(

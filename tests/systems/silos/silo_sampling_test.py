@@ -412,6 +412,12 @@ class ErrorsTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.ArgumentError, 'batch='):
       kind(batch)
 
+  def test_a_rate_is_no_batch(self):
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, r'expected_batch=0.1(.*\n)+try: .*\* num_records'
+    ):
+      silo_sampling.PoissonSampling(0.1)
+
   @parameterized.parameters(*_SAMPLINGS)
   def test_fewer_records_than_the_batch(self, sampling):
     with self.assertRaisesRegex(
@@ -430,7 +436,7 @@ class ErrorsTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.ArgumentError, f'{name}=-1'):
       _epsilon(_SAMPLINGS[0], **{name: -1})
 
-  @parameterized.parameters(*_SAMPLINGS, silo_sampling.PoissonSampling(0.5))
+  @parameterized.parameters(*_SAMPLINGS, silo_sampling.PoissonSampling(2.5))
   def test_json_round_trip(self, sampling):
     self.assertEqual(silo_sampling.from_json(sampling.to_json()), sampling)
 

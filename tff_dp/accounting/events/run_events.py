@@ -49,6 +49,15 @@ from tff_dp import _checks
 from tff_dp.systems.system import At
 
 Leaves = list[tuple[dp_accounting.DpEvent, int]]
+# Way out for other names of relations. For the first, see `accountants`.
+_MEANT = {
+    'add_or_remove_one': (
+        'zero_out. Where a trusted server adds the noise, epsilon for'
+        ' add-or-remove-one is the same number, because the divisor is constant'
+    ),
+    'replace_special': "'zero_out', the name of this relation here",
+    'replace_one': "'replace_one'",
+}
 
 
 class NeighboringRelation(str, enum.Enum):
@@ -66,8 +75,12 @@ class NeighboringRelation(str, enum.Enum):
 
   @classmethod
   def _missing_(cls, value):
+    name = str(getattr(value, 'name', value)).lower().replace('-', '_')
     raise _checks.ArgumentError(
-        'neighboring_relation', value, f'one of {", ".join(cls)}'
+        'neighboring_relation',
+        value,
+        f'one of {", ".join(cls)}',
+        way_out=_MEANT.get(name, ''),
     )
 
   @property

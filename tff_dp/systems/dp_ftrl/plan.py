@@ -165,9 +165,10 @@ class DpFtrlPlan(base.Plan):
 
     Args:
       epsilon: Epsilon of the whole run, above 0.
-      delta: Target delta, in (0, 1).
+      delta: Target delta, above 0 and at most 0.1.
       neighboring_relation: Relation under which epsilon must hold.
     """
+    _checks.delta(delta=delta)
     return dataclasses.replace(
         self,
         noise_multiplier=calibration.noise_multiplier(
@@ -407,7 +408,7 @@ class DpFtrlPlan(base.Plan):
     needed = self.calibrated(epsilon=epsilon, delta=delta).noise_multiplier
     return (
         f'All {self.num_rounds} fit with'
-        f' --noise-multiplier={rounding.rounded_up(needed)}.'
+        f' noise_multiplier={rounding.rounded_up(needed)}.'
     )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:

@@ -251,7 +251,7 @@ class SamplingPlan(coarse_plan.CoarsePlan):
     needed = self.calibrated(epsilon=epsilon, delta=delta).noise_multiplier
     return (
         f'All {self.num_rounds} fit with'
-        f' --noise-multiplier={rounding.rounded_up(needed)}.'
+        f' noise_multiplier={rounding.rounded_up(needed)}.'
     )
 
   def headline(

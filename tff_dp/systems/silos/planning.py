@@ -217,6 +217,14 @@ def silo_terms(
       raise error.renamed(f'{error.argument} of silo {name!r}') from error
     noise_stddev = _of(options.noise_stddev, name)
     if noise_stddev is None:
+      if silo.epsilon is None:
+        raise _checks.ArgumentError(
+            f'epsilon of silo {name!r}',
+            None,
+            'a budget, from which the noise follows',
+            way_out='noise_stddev=..., on the mean over a batch: a noise'
+            ' multiplier times l2_norm_clip over the batch size',
+        )
       noise_stddev = _calibrate_noise(
           sampling,
           num_records=num_records,

@@ -102,7 +102,7 @@ class PoissonSampling(Sampling):
   the silo sends pure noise.
 
   Attributes:
-    expected_batch: Expected batch size K, above 0, not necessarily an integer.
+    expected_batch: Expected batch size K, at least 1, not necessarily an integer.
   """
 
   expected_batch: float
@@ -112,6 +112,13 @@ class PoissonSampling(Sampling):
   def __post_init__(self):
     _checks.take_python_numbers(self)
     _checks.positive(expected_batch=self.expected_batch)
+    if self.expected_batch < 1:
+      raise _checks.ArgumentError(
+          'expected_batch',
+          self.expected_batch,
+          'a number of records, at least 1',
+          way_out='for a rate, rate * num_records',
+      )
 
   @property
   def batch_size(self) -> float:
