@@ -117,7 +117,7 @@ def _leads_to_its_new_name(code: str) -> bool:
   try:
     pkgutil.resolve_name(f'tff_dp.{code.removeprefix("tff_dp.")}')
   except ImportError as error:
-    return 'it is now tff_dp.' in str(error)
+    return 'that is tff_dp.' in str(error)
   except AttributeError:
     return False
   return True

@@ -33,7 +33,7 @@ _LAYERS = (
         '_version',
         '_waiting',
     ),
-    ('_compat', '_native_output'),
+    ('_calls', '_compat', '_native_output'),
     # The registry. It refers to systems by name.
     ('systems',),
     ('draws', 'files'),
@@ -63,6 +63,7 @@ _LAYERS = (
 _RANK = {name: rank for rank, names in enumerate(_LAYERS) for name in names}
 _WITHOUT_TENSORFLOW = (
     '_axes',
+    '_calls',
     '_checks',
     '_columns',
     'accounting',
@@ -308,7 +309,7 @@ class NamesTest(parameterized.TestCase):
   )
   def test_an_old_name_leads_to_the_new_one(self, package, name):
     place = _lazy.moved_names()[package][name].partition(',')[0].split('.')
-    with self.assertRaisesRegex(ImportError, f'now tff_dp.{place[0]}'):
+    with self.assertRaisesRegex(ImportError, f'that is tff_dp.{place[0]}'):
       where = package if package == 'tff_dp' else f'tff_dp.{package}'
       getattr(importlib.import_module(where), name)
     # The longest prefix that is a module, then attributes.

@@ -255,6 +255,17 @@ def instance_of(kind, allowed: str, **argument) -> None:
     raise ArgumentError(name, value, allowed)
 
 
+def python_number(value):
+  """Returns a NumPy scalar, or array without axes, as a Python number.
+
+  Any other value is returned as it is.
+  """
+  is_numpy = type(value).__module__ == 'numpy' and hasattr(value, 'item')
+  if is_numpy and value.ndim == 0 and value.dtype.kind in 'biuf':
+    return value.item()
+  return value
+
+
 def take_python_numbers(spec) -> None:
   """Replaces NumPy numbers in a dataclass by Python numbers.
 
@@ -266,8 +277,9 @@ def take_python_numbers(spec) -> None:
   """
   for field in dataclasses.fields(spec):
     value = getattr(spec, field.name)
-    if isinstance(value, numbers.Number) and hasattr(value, 'item'):
-      object.__setattr__(spec, field.name, value.item())
+    found = python_number(value)
+    if found is not value:
+      object.__setattr__(spec, field.name, found)
 
 
 def clip_norm(**argument) -> None:

@@ -61,8 +61,10 @@ def moved(package: str) -> Callable[[str], Any]:
 
 
 def moved_names() -> dict[str, dict[str, str]]:
-  """Returns package -> {name of an earlier version: its full name now}.
+  """Returns package -> {another name: the full name here}.
 
+  Other names are those of earlier versions, of other libraries, and names that
+  stand in another package.
   Packages and full names lack the leading `tff_dp.`. The names of `tff_dp`
   itself stand under 'tff_dp'.
   """
@@ -77,7 +79,7 @@ def unknown(package: str, name: str) -> Exception:
   if where is None:
     return AttributeError(text)
   # `from package import name` would replace an AttributeError by its own.
-  return ImportError(f'{text}; it is now tff_dp.{where}')
+  return ImportError(f'{text}; that is tff_dp.{where}')
 
 
 class Aliases(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -84,6 +84,15 @@ class PlugInTest(parameterized.TestCase):
               mechanisms.HonakerTree(8)
           ).aggregator(),
       )
+    with self.assertRaisesRegex(
+        TypeError, 'has no weights(.*\n)+try: tff.*as_weighted_aggregator'
+    ):
+      tff.learning.algorithms.build_fed_sgd(
+          small_model.build(),
+          model_aggregator=small_model.build_plan(
+              mechanisms.HonakerTree(8)
+          ).aggregator(),
+      )
 
   def test_weights_do_not_reach_the_release(self):
     plan = small_model.build_plan(

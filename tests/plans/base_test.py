@@ -3,11 +3,13 @@
 """What all plans have in common."""
 
 import dataclasses
+import inspect
 import json
 import math
 
 from absl.testing import absltest
 from absl.testing import parameterized
+import numpy as np
 
 from tests.plans import curves
 import tff_dp
@@ -199,6 +201,36 @@ class PlansTest(parameterized.TestCase):
         _checks.ArgumentError, 'delta=0.5 .* at most 0.1'
     ):
       make().calibrated(epsilon=1.0, delta=0.5)
+
+  @parameterized.parameters(*_PLANS)
+  def test_other_names_lead_to_ours(self, make):
+    plan = make()
+    for call, message in (
+        (lambda: type(plan)(eps=2.0), r'plan.calibrated\(epsilon=...'),
+        (lambda: type(plan)(foo=2.0), rf'{type(plan).__name__}\('),
+        (lambda: plan.epsilon(target_delta=1e-5), 'delta$'),
+        (lambda: plan.epsilon(1e-5), r'epsilon\('),
+        (lambda: plan.calibrated(target_epsilon=2.0, delta=1e-5), 'epsilon$'),
+        (lambda: plan.calibrated(2.0, 1e-5), r'calibrated\(epsilon=..., delta='),
+    ):
+      with self.assertRaisesRegex(TypeError, f'\ntry: {message}'):
+        call()
+    with self.assertRaisesRegex(AttributeError, '\ntry: epsilon$'):
+      plan.get_epsilon(1e-5)
+    with self.assertRaisesRegex(AttributeError, "attribute 'foo'$"):
+      plan.foo  # pylint: disable=pointless-statement
+    self.assertEqual(
+        plan.epsilon(delta=np.array(1e-5)), plan.epsilon(delta=1e-5)
+    )
+    self.assertCountEqual(
+        inspect.signature(type(plan)).parameters,
+        [each.name for each in dataclasses.fields(plan) if each.init],
+    )
+
+  def test_an_error_inside_of_a_call_stays_as_it_is(self):
+    with self.assertRaises(TypeError) as caught:
+      _dp_ftrl().epsilon(delta=1e-5, also=3)
+    self.assertNotIn('try:', str(caught.exception))
 
   @parameterized.parameters(*_PLANS)
   def test_statement_begins_with_the_headline(self, make):

@@ -31,6 +31,7 @@ from tff_dp.execution import errors
 from tff_dp.files import finished
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
+from tff_dp.program import loop
 from tff_dp.program import releases
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import documents
@@ -697,6 +698,32 @@ class RefusalTest(parameterized.TestCase):
     with self.assertRaisesRegex(ValueError, message):
       _train(self.root, **bad)
     self.assertFalse(self.root.exists())
+
+  def test_another_name_leads_to_the_argument(self):
+    wrong = (('epsilon', 'epsilon_budget'), ('target_epsilon', 'epsilon_budget'))
+    for name, right in (*wrong, ('num_rounds', 'total_rounds')):
+      with self.assertRaisesRegex(TypeError, f'{name}(.*\n)+try: {right}$'):
+        _train(self.root, **{name: 3})
+    for name, right in wrong:
+      with self.assertRaisesRegex(TypeError, f'{name}(.*\n)+try: {right}$'):
+        loop.Loop(None, None, output_dir=self.root, delta=1e-5, **{name: 3})
+    self.assertFalse(self.root.exists())
+
+  def test_numpy_numbers_are_the_numbers(self):
+    result = _train(
+        self.root,
+        delta=np.float32(1e-5),
+        epsilon_budget=np.array(1e3),
+        rounds_per_eval=np.int64(4),
+        total_rounds=np.int32(1),
+        checkpoint_every=np.uint8(3),
+    )
+    self.assertIs(type(result.delta), float)
+    again = _train(
+        self.root, delta=float(np.float32(1e-5)), epsilon_budget=1e3,
+        total_rounds=1,
+    )
+    self.assertEqual(again.epsilon, result.epsilon)
 
   def test_no_output_dir(self):
     with self.assertRaisesRegex(ValueError, 'output_dir=None.*the folder'):

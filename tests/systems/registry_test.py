@@ -70,7 +70,7 @@ class MovedTest(absltest.TestCase):
 
   def test_old_names_say_where_they_are(self):
     with self.assertRaisesRegex(
-        ImportError, 'is now tff_dp.draw_and_discard.ClientStep'
+        ImportError, 'that is tff_dp.draw_and_discard.ClientStep'
     ):
       mechanisms.ClientStep  # pylint: disable=pointless-statement
     with self.assertRaisesRegex(AttributeError, "no attribute 'Nothing'$"):

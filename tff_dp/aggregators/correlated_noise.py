@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import clipping
@@ -123,6 +124,7 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
         'l2_norm_clip': self._l2_norm_clip,
     }
 
+  @_calls.unweighted
   def create(self, value_type) -> tff.templates.AggregationProcess:
     """Creates the process. `value_type` holds float32 tensors only."""
     if isinstance(value_type, tff.TensorType) and len(value_type.shape) == 1:

@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import client_randomizers
@@ -80,6 +81,7 @@ class LocalRandomizerFactory(tff.aggregators.UnweightedAggregationFactory):
     self._randomizer = randomizer
     self._mean_over = mean_over
 
+  @_calls.unweighted
   def create(self, value_type) -> tff.templates.AggregationProcess:
     """Creates the process. `value_type` holds float32 tensors only.
 
@@ -225,6 +227,7 @@ class RandomizedResponseHistogramFactory(
       )
     self._randomizer = randomizer
 
+  @_calls.unweighted
   def create(self, value_type) -> tff.templates.AggregationProcess:
     """Creates the process. `value_type` is a scalar integer."""
     value_type = tff.to_type(value_type)

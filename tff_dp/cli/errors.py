@@ -21,6 +21,7 @@ import errno
 import shlex
 import sys
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import _compat
 from tff_dp import _failures
@@ -34,23 +35,6 @@ INTERRUPTED = 130
 _DEBUG = '--debug'
 DEBUG_HELP = f'{_DEBUG}, anywhere: the trace of an error, too (or TFF_DP_DEBUG=1).'
 _LONGEST = 300
-# Names that people write, and the flags that they mean: the first of these that
-# the command has.
-_SAMPLED = ('--check-in-rate', '--clients-per-round', '--batch-size')
-_MEANT = {
-    '--clip': ('--l2-norm-clip',),
-    '--clip-norm': ('--l2-norm-clip',),
-    '--min-separation': ('--min-index-gap',),
-    '--noise': ('--noise-multiplier',),
-    '--num-rounds': ('--rounds',),
-    '--q': _SAMPLED,
-    '--sample-rate': _SAMPLED,
-    '--sampling-rate': _SAMPLED,
-    '--sigma': ('--noise-multiplier',),
-    '--steps': ('--rounds', '--epochs'),
-    '--target-delta': ('--delta',),
-    '--target-epsilon': ('--epsilon',),
-}
 # Values that complete a command in an error, for required flags.
 _EXAMPLE_VALUES = {
     '--batch-size': '100',
@@ -163,8 +147,10 @@ class Parser(argparse.ArgumentParser):
       name = word.partition('=')[0]
       if not name.startswith('--') or name == '--' or name in known:
         continue
-      meant = next((f for f in _MEANT.get(name, ()) if f in known), None)
-      if meant is None:
+      meant = _calls.meant(_argument(name), [_argument(f) for f in known])
+      if meant:
+        meant = flag(meant)
+      else:
         close = [flag for flag in known if flag.startswith(name)]
         close += difflib.get_close_matches(name, known, n=1, cutoff=0.75)
         meant = close[0] if close else f'{self.prog} --help'
@@ -223,6 +209,11 @@ def hyphenated(words: Sequence[str]) -> list[str]:
     return name.replace('_', '-') + equals + value
 
   return [convert(word) for word in words]
+
+
+def _argument(name: str) -> str:
+  """Returns the name of the argument of a flag."""
+  return name.removeprefix('--').replace('-', '_')
 
 
 def flag(argument: str) -> str:

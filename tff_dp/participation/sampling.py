@@ -17,6 +17,7 @@ from typing import Any, Optional
 
 import numpy as np
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.ledger import participation_ledger as ledger_lib
@@ -182,6 +183,7 @@ class _RandomCohorts(Schedule):
     return None
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class MinSeparation(_RandomCohorts):
   """Random cohorts of clients whose last participation is long enough ago.

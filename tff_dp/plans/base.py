@@ -11,10 +11,11 @@ the command line.
 import abc
 import hashlib
 import json
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar, Optional, TYPE_CHECKING
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import draws
 from tff_dp.accounting import rounding
@@ -68,6 +69,19 @@ class Plan(abc.ABC):
   curve_deltas: ClassVar[tuple[float, ...]] = (1e-5, 1e-6, 1e-8)
   curve_has_rounds_done: ClassVar[bool] = True
   draws_end: bool = True
+
+  if not TYPE_CHECKING:
+
+    def __getattr__(self, name):
+      """Raises `AttributeError`, and says which attribute is meant."""
+      try:
+        # A property may have raised the error.
+        return object.__getattribute__(self, name)
+      except AttributeError as error:
+        right = _calls.meant(name, dir(self))
+        if right:
+          error.args = (f'{error}\ntry: {right}',)
+        raise
 
   def rounds_trained(self, num_rounds: int) -> int:
     """Returns how many of the first `num_rounds` rounds the process counts.

@@ -6,6 +6,7 @@ import abc
 import math
 from typing import Any, Optional
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting.curves import search
 from tff_dp.accounting.events import run_events
@@ -17,6 +18,7 @@ _MOST_NOISE = 1e9
 _TOLERANCE = 1e-4
 
 
+@_calls.helpful
 class CoarsePlan(base.Plan):
   """A plan that accounts for a stopped run as if it stopped a little later.
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Optional
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.accounting.events import run_events
@@ -55,6 +56,7 @@ accounting.derived_bounds: not used
 """
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class ProtocolPlan(coarse_plan.CoarsePlan):
   """Plan of a run of a protocol. The noise is a field of the subclasses.

@@ -26,6 +26,7 @@ import weakref
 
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import execution
 from tff_dp.accounting import rounding
@@ -69,6 +70,7 @@ class Loop:
     plan: The plan that the process implements.
   """
 
+  @_calls.helpful
   def __init__(
       self,
       process: tff.learning.templates.LearningProcess,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import _native_output
@@ -30,6 +31,7 @@ from tff_dp.program.files import noise_checkpoints
 from tff_dp.statement import declarations as declarations_lib
 
 
+@_calls.helpful
 def train(
     process: tff.learning.templates.LearningProcess,
     clients: (

@@ -346,6 +346,18 @@ class BadArgumentsTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.ArgumentError, message):
       silos.build_noisy_mb_sgd(arguments.pop('model'), **arguments)
 
+  def test_another_name_leads_to_an_option_of_the_builder(self):
+    with self.assertRaisesRegex(
+        TypeError, '^the builder got .*\ntry: noise_stddev, .* on the mean'
+    ):
+      silos.build_noisy_mb_sgd(
+          quadratic.model(),
+          sampling=silo_sampling.FixedSize(2),
+          learning_rate=0.5,
+          noise_multiplier=1.0,
+          **quadratic.arguments(),
+      )
+
   @parameterized.named_parameters(
       ('neither', dict(), 'exactly one of gamma and stages'),
       ('gamma', dict(gamma=0.0), 'gamma=0.0'),

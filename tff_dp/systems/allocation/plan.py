@@ -20,6 +20,7 @@ from typing import Any, Optional
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
 from tff_dp.accounting.sensitivity import patterns
@@ -36,6 +37,7 @@ from tff_dp.systems.allocation import statement
 _ROUNDING = 1e-12
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class AllocationPlan(protocol_plan.ProtocolPlan):
   """Protocol of the clients, and noise of the server. Adjacency is zero-out.

@@ -20,6 +20,7 @@ from typing import Any, Optional
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting.events import run_events
 from tff_dp.mechanisms import randomizers
@@ -39,6 +40,7 @@ _PROTOCOLS = (
 )
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class CheckInPlan(protocol_plan.ProtocolPlan):
   """Protocol and local randomizer of one run. Adjacency is replace-one.

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Optional
 import dp_accounting
 import numpy as np
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.ledger import participation_ledger as ledger_lib
 from tff_dp.mechanisms import mechanism as mechanism_lib
@@ -26,6 +27,7 @@ from tff_dp.systems.dp_ftrl import plan as plan_lib
 from tff_dp.systems.dp_ftrl import statement
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class NonPrivatePlan(base.Plan):
   """Participation and cohort of a run whose epsilon is infinite.

@@ -26,6 +26,7 @@ from typing import Any, Optional
 import dp_accounting
 import numpy as np
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting import calibration
@@ -48,6 +49,7 @@ _exact_epsilon = functools.lru_cache(maxsize=4096)(gaussian.exact_epsilon)
 _PROFILE_EPSILONS = (0.0, *np.geomspace(1e-2, 1e2, 41).tolist())
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class DpFtrlPlan(base.Plan):
   """Mechanism, participation, clipping and cohort of one run.

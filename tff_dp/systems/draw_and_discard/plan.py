@@ -21,6 +21,7 @@ from typing import Any, Optional
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import draws
 from tff_dp.accounting import rounding
@@ -41,6 +42,7 @@ _TOLERANCE = 1e-6
 _SOME_DELTA = 1e-9
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DrawAndDiscardPlan(base.Plan):
   """Step of a client, its participations, and the pool of one run.

@@ -27,6 +27,7 @@ from typing import Any, Optional
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting import accountants
 from tff_dp.accounting import rounding
@@ -47,6 +48,7 @@ UNITS = ('client', 'example')
 _LEAST_NOISE = 0.1
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SamplingPlan(coarse_plan.CoarsePlan):
   """Poisson sampling, clipping and independent Gaussian noise of one run.

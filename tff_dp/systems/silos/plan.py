@@ -19,6 +19,7 @@ from typing import Any, Optional
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting import rounding
 from tff_dp.plans import base
@@ -35,6 +36,7 @@ from tff_dp.systems.silos import silo_terms
 _TOLERANCE = 1e-9
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class SiloPlan(plan_base.PlanOfSilos):
   """Public facts: sizes, noise, limits and absences of every silo.

@@ -36,6 +36,7 @@ from typing import Optional, Union
 
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.aggregators import release_marks
 from tff_dp.learning import constraints
@@ -65,6 +66,7 @@ _calibrate_noise = functools.lru_cache(maxsize=1024)(
 )
 
 
+@functools.partial(_calls.helpful, name='the builder')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
   """The `**options` of the builders, see the module docstring."""

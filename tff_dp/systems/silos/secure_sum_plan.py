@@ -19,6 +19,7 @@ from typing import Any, Optional
 
 import dp_accounting
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.statement import builder
 from tff_dp.systems.silos import integer_plans
@@ -70,6 +71,7 @@ not_claimed.limits: nothing is claimed for side channels such as the time of a
 """
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class SecureSumPlan(plan_base.PlanOfSilos):
   """Public facts about secure sums: the silos, and the noise of all of them.

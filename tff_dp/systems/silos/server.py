@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
 from tff_dp.learning import finalizers
@@ -342,6 +343,7 @@ class ReportedMeanFactory(tff.aggregators.UnweightedAggregationFactory):
     """
     self._inner = inner or tff.aggregators.UnweightedMeanFactory()
 
+  @_calls.unweighted
   def create(self, value_type) -> tff.templates.AggregationProcess:
     inner = self._inner.create(value_type)
     measured = inner.next.type_signature.result.measurements.member

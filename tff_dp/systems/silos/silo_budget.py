@@ -5,11 +5,13 @@
 from collections.abc import Iterable
 import dataclasses
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.ledger import budget
 from tff_dp.plans import base
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class SiloBudget:
   """The data size and the limits of a silo. All of them are public.

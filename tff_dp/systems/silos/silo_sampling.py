@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
@@ -94,6 +95,7 @@ class Sampling(abc.ABC):
     return {'sampling': self.name, 'batch_size': self.batch_size}
 
 
+@_calls.helpful
 @dataclasses.dataclass(frozen=True)
 class PoissonSampling(Sampling):
   """Each of a silo's n records enters a batch independently, with rate K/n.

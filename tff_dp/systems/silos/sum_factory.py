@@ -34,6 +34,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import clipping
@@ -113,6 +114,7 @@ class IntegerVectorSumFactory(tff.aggregators.UnweightedAggregationFactory):
   def _step(self) -> float:
     return 2.0 * self._l2_norm / self.plan.grid
 
+  @_calls.unweighted
   def create(self, value_type) -> tff.templates.AggregationProcess:
     records = self.plan.records_per_silo
     has_key = isinstance(value_type, tff.StructWithPythonType) and (
