@@ -140,6 +140,12 @@ _add(
 _add('variable', _with_variable)
 _add('generator_of_random_numbers', _with_generator)
 _add('table', _with_table)
+_add(
+    'shuffled_and_repeated_together',
+    lambda: _range().apply(
+        tf.data.experimental.shuffle_and_repeat(6, 2, seed=5)
+    ),
+)
 # The same numbers in another order: only that no order comes twice is tested.
 _add('shuffle_without_a_seed', lambda: _range(500).shuffle(500), is_random=True)
 _add(

@@ -36,6 +36,10 @@ def _range(size: int = 6) -> tf.data.Dataset:
   return tf.data.Dataset.range(size)
 
 
+def _drawn(_) -> tf.Tensor:
+  return tf.random.uniform([], 0, 10, tf.int64)
+
+
 def _looked_up() -> tf.data.Dataset:
   keys = tf.range(3, dtype=tf.int64)
   table = tf.lookup.StaticHashTable(
@@ -173,6 +177,34 @@ class FunctionOfArgumentsTest(parameterized.TestCase):
     # Its value at the call counts.
     variable.assign(4)
     self.assertEqual(_digits(dataset), 567)
+
+  @parameterized.named_parameters(
+      ('random', lambda: tf.data.Dataset.random().take(20)),
+      (
+          'zipped',
+          lambda: tf.data.Dataset.zip((_range(20), tf.data.Dataset.random()))
+          .map(lambda x, number: x + number % 10),
+      ),
+      (
+          'sampled',
+          lambda: tf.data.Dataset.sample_from_datasets(
+              [_range(40), _range(80).skip(40)]
+          ),
+      ),
+      (
+          'resampled',
+          lambda: _range(80).rejection_resample(
+              lambda x: tf.cast(x % 2, tf.int32), [0.1, 0.9]
+          ).map(lambda _, x: x),
+      ),
+      ('drawn', lambda: _range(20).map(_drawn)),
+      ('shuffled', lambda: _range(20).shuffle(20)),
+  )
+  def test_each_client_and_call_has_its_own_draws_without_a_seed(self, make):
+    dataset, found = make(), []
+    for _ in range(2):
+      found += _digits_of_clients([dataset] * 3)
+    self.assertLen(set(found), 6)
 
   def test_partly_read_cache_is_not_found(self):
     source = _range().shuffle(6, seed=1)

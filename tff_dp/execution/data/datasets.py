@@ -65,6 +65,8 @@ _READS = frozenset([
 _IGNORE_STATE = 1  # A value of `external_state_policy`. Others warn or fail.
 # No resource has this name. A dataset that asks for it makes a new one, which
 # ends with the dataset.
+# In the names of datasets with random numbers.
+_RANDOM = ('Random', 'Sampling', 'Shuffle')
 _ABSENT = 'tff_dp/absent'
 
 
@@ -246,6 +248,9 @@ def _holds_state(node) -> bool:
       node.op == 'VarHandleOp'
       or node.op in graph_defs.TABLES
       or bool(_handles(node))
+      # Without a handle: their kernel draws seeds when the dataset is made, or
+      # goes on with its numbers in the next iterator.
+      or ('Dataset' in node.op and any(word in node.op for word in _RANDOM))
   )
 
 
