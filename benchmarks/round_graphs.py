@@ -3,10 +3,11 @@
 """The floor of `benchmarks.round_time`: a round as one graph, written by hand.
 
 The cohort is one stacked tensor, made before. So this shows the work of the
-clients alone, without datasets, clipping or noise. One form clips and adds up
+clients alone, without datasets, clipping or noise. Three forms also clip and add up
 exactly, to show what that costs.
 """
 
+import functools
 import importlib.util
 import math
 
@@ -20,13 +21,15 @@ from tff_dp.aggregators import shuffle
 
 # Clients of `tf.vectorized_map` at a time. More leave the caches of a processor.
 _CLIENTS_AT_ONCE = 100
+# Sums are in these units, so that they are exact.
+_STEP = shuffle.grid_step(round_tff.FIXED_CLIP)
 
 
 def why_absent(task: round_tasks.Task, form: str) -> str | None:
   """Returns why a form of a round cannot run, or None if it can."""
   if not hasattr(task.model, 'logits'):
     return 'written for small networks only'
-  if form == 'graph_jax':
+  if form.startswith('graph_jax'):
     if not isinstance(task.model, round_tasks.Dense):
       return 'written for dense networks only'
     if importlib.util.find_spec('jax') is None:
@@ -71,29 +74,56 @@ def _sum_in_loop(task, start, inputs, labels) -> list[tf.Tensor]:
   return sums
 
 
-def _clipped_sum_in_loop(task, start, inputs, labels) -> list[tf.Tensor]:
-  """Returns the sums as `_sum_in_loop`, of clipped updates and in integers."""
-  step = shuffle.grid_step(round_tff.FIXED_CLIP)
+def _flat_update(task, start, inputs, labels) -> tf.Tensor:
+  update = _update(task, start, inputs, labels)
+  return tf.concat([tf.reshape(part, [-1]) for part in update], 0)
+
+
+def _clipped_sum(task, start, inputs, labels, *, size: int) -> list[tf.Tensor]:
+  """Returns the sums of clipped updates, added up as integers.
+
+  Args:
+    task: The round.
+    start: Weights.
+    inputs: Of all clients.
+    labels: Of all clients.
+    size: Clients at a time.
+  """
   sizes = [weight.shape.num_elements() for weight in start]
 
-  def body(index, total):
-    update = _update(task, start, inputs[index], labels[index])
-    flat = tf.concat([tf.reshape(part, [-1]) for part in update], 0)
-    clipped, _ = clipping.clip(flat, round_tff.FIXED_CLIP)
-    return index + 1, total + tf.cast(clipped * (1.0 / step), tf.int64)
+  def body(first, total):
+    own = [
+        tf.ensure_shape(part[first : first + size], [size, *part.shape[1:]])
+        for part in (inputs, labels)
+    ]
+    if size == 1:
+      rows = _flat_update(task, start, *(part[0] for part in own))[tf.newaxis]
+    else:
+      rows = tf.vectorized_map(
+          lambda client: _flat_update(task, start, *client),
+          own,
+          fallback_to_while_loop=False,
+      )
+    rows = clipping.clip_rows(rows, round_tff.FIXED_CLIP)
+    integers = tf.cast(rows * (1.0 / _STEP), tf.int64)
+    return first + size, total + tf.reduce_sum(integers, axis=0)
 
   _, total = tf.while_loop(
-      lambda index, _: index < task.num_clients,
+      lambda first, _: first < task.num_clients,
       body,
       [tf.constant(0), tf.zeros([sum(sizes)], tf.int64)],
       parallel_iterations=1,
   )
-  parts = tf.split(tf.cast(total, tf.float32) * step, sizes)
+  parts = tf.split(tf.cast(total, tf.float32) * _STEP, sizes)
   return [tf.reshape(*pair) for pair in zip(parts, (w.shape for w in start))]
 
 
+def _at_once(task) -> int:
+  return math.gcd(task.num_clients, _CLIENTS_AT_ONCE)
+
+
 def _sum_at_once(task, start, inputs, labels) -> list[tf.Tensor]:
-  size = math.gcd(task.num_clients, _CLIENTS_AT_ONCE)
+  size = _at_once(task)
 
   def body(first, *sums):
     own = inputs[first : first + size], labels[first : first + size]
@@ -129,15 +159,18 @@ class OneGraph:
   """Federated averaging in one call of TensorFlow.
 
   `graph_loop` has a `tf.while_loop` over the clients, `graph_xla` the same
-  compiled by XLA, `graph_vectorized` a `tf.vectorized_map`. `graph_clipped` is
-  `graph_loop` with the clipping and the exact sum of `build_dp_ftrl`.
+  compiled by XLA, `graph_vectorized` a `tf.vectorized_map`. With `_clipped` at
+  the end they have the clipping and the exact sum of `build_dp_ftrl`.
   """
 
   def __init__(self, task: round_tasks.Task, form: str):
     self._server = [tf.Variable(weight) for weight in task.initial_weights()]
     summed = {
         'graph_vectorized': _sum_at_once,
-        'graph_clipped': _clipped_sum_in_loop,
+        'graph_loop_clipped': lambda *of: _clipped_sum(*of, size=1),
+        'graph_vectorized_clipped': lambda task, *of: _clipped_sum(
+            task, *of, size=_at_once(task)
+        ),
     }.get(form, _sum_in_loop)
 
     @tf.function(autograph=False, jit_compile=form == 'graph_xla' or None)
@@ -158,10 +191,21 @@ class OneGraph:
 
 
 class JaxScan:
-  """Federated averaging by JAX: a compiled `lax.scan` over the clients."""
+  """Federated averaging by JAX: a compiled `lax.scan` over the clients.
 
-  def __init__(self, task: round_tasks.Task):
+  It may also clip as `build_dp_ftrl` does, and add up 64-bit integers.
+  """
+
+  def __init__(self, task: round_tasks.Task, *, clips: bool = False):
     import jax  # pylint: disable=g-import-not-at-top
+
+    def summand(update):
+      if not clips:
+        return update
+      norm = jax.numpy.sqrt(sum((part**2).sum() for part in update))
+      bound = round_tff.FIXED_CLIP * (1 - clipping.NORM_MARGIN)
+      scale = jax.numpy.minimum(1.0, bound / norm) / _STEP
+      return [(part * scale).astype('int64') for part in update]
 
     def loss(weights, inputs, labels):
       logits = task.model.logits(weights, inputs, relu=jax.nn.relu)
@@ -181,22 +225,24 @@ class JaxScan:
           ], None
 
         ends, _ = jax.lax.scan(step, start, batches)
-        return [
-            total + end - before
-            for total, end, before in zip(sums, ends, start)
-        ], None
+        update = [end - before for end, before in zip(ends, start)]
+        return [a + b for a, b in zip(sums, summand(update))], None
 
-      sums, _ = jax.lax.scan(
-          client, list(map(jax.numpy.zeros_like, start)), cohort
-      )
-      return [w + total / task.num_clients for w, total in zip(start, sums)]
+      zeros = [
+          jax.numpy.zeros(w.shape, 'int64' if clips else w.dtype) for w in start
+      ]
+      sums, _ = jax.lax.scan(client, zeros, cohort)
+      unit = (_STEP if clips else 1.0) / task.num_clients
+      return [w + unit * total.astype(w.dtype) for w, total in zip(start, sums)]
 
     self._server = list(map(jax.numpy.asarray, task.initial_weights()))
     self._cohort = tuple(map(jax.numpy.asarray, _cohort(task)))
     self._train = train
+    self._has_64_bits = lambda: jax.experimental.enable_x64(clips)
 
   def run_round(self) -> None:
-    self._server = self._train(self._server, self._cohort)
+    with self._has_64_bits():
+      self._server = self._train(self._server, self._cohort)
     for weight in self._server:
       weight.block_until_ready()
 
@@ -211,6 +257,10 @@ FORMS = {
     'graph_loop': lambda task: OneGraph(task, 'graph_loop'),
     'graph_xla': lambda task: OneGraph(task, 'graph_xla'),
     'graph_vectorized': lambda task: OneGraph(task, 'graph_vectorized'),
-    'graph_clipped': lambda task: OneGraph(task, 'graph_clipped'),
     'graph_jax': JaxScan,
+    **{
+        form: functools.partial(OneGraph, form=form)
+        for form in ('graph_loop_clipped', 'graph_vectorized_clipped')
+    },
+    'graph_jax_clipped': functools.partial(JaxScan, clips=True),
 }

@@ -20,9 +20,9 @@ Rows:
   graph_loop       one graph for a cohort whose data is one tensor: a
                    `tf.while_loop` over clients; `graph_xla`, the same compiled;
                    `graph_vectorized`, a `tf.vectorized_map`; `graph_jax`, a
-                   compiled `lax.scan` of JAX; `graph_clipped`, `graph_loop`
-                   with clipping and exact sums, which is never the floor. For
-                   small networks only
+                   compiled `lax.scan` of JAX. With `_clipped` at the end they
+                   clip and add up exactly, and are never the floor. For small
+                   networks only
   in_process       tff_dp's context, with LoopImplementation.DATASET_ITERATOR;
                    `in_process_default`, with the loop that TFF takes by default
   native_iterator  TFF's runtime, with the same loop

@@ -182,8 +182,11 @@ def _chosen(library, node, predicate, inputs, state, before) -> list | None:
   ):
     # The choice would broadcast.
     return None
+  # `tf.where` would broadcast the choices of the clients, which takes longer.
   found = [
-      one if one is other else tf.where(predicate, one, other)
+      one
+      if one is other
+      else tf.raw_ops.Select(condition=predicate, x=one, y=other)
       for one, other in pairs
   ]
   state.update(found[size:])
