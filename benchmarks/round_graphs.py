@@ -3,8 +3,8 @@
 """The floor of `benchmarks.round_time`: a round as one graph, written by hand.
 
 The cohort is one stacked tensor, made before. So this shows the work of the
-clients alone, without datasets, clipping or noise. Three forms also clip and add up
-exactly, to show what that costs.
+clients alone, without datasets, clipping or noise. Three forms also clip and
+add up exactly, to show what that costs.
 """
 
 import functools
@@ -193,7 +193,8 @@ class OneGraph:
 class JaxScan:
   """Federated averaging by JAX: a compiled `lax.scan` over the clients.
 
-  It may also clip as `build_dp_ftrl` does, and add up 64-bit integers.
+  It may also clip and add up 64-bit integers, as `build_dp_ftrl` does with
+  finite updates.
   """
 
   def __init__(self, task: round_tasks.Task, *, clips: bool = False):

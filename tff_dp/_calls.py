@@ -24,7 +24,8 @@ sampling_rate expected_batch_size
 delta target_delta
 epsilon epsilon_budget eps target_epsilon get_epsilon compute_epsilon
 min_index_gap min_sep min_separation
-population num_records records num_clients num_examples n
+population num_records records num_examples n
+population num_clients
 neighboring_relation relation adjacency
 schedule_seed insecure_seed seed
 calibrated calibrate
@@ -37,16 +38,21 @@ _NOTES = {
         'standard deviation on the mean over a batch: a noise multiplier times'
         ' l2_norm_clip over the batch size'
     ),
+    'num_rounds': 'of which an epoch has population / clients_per_round',
+    'rounds': 'of which an epoch has population / clients_per_round',
+    'epochs': 'passes: a step is batch_size / records of one',
+    'check_in_rate': 'a probability: clients per round over the population',
     'clients_per_round': 'a number: a rate times the population',
     'expected_batch': 'a number: a rate times the number of records',
+    'batch_size': 'a number: a rate times the number of records',
     'insecure_seed': 'for tests only',
 }
 # First name of a line -> the way out where a function has no name of the line.
 _ELSEWHERE = {
     'l2_norm_clip': 'l2_norm_clip of the plan',
-    'noise_multiplier': 'noise_multiplier of the plan',
+    'noise_multiplier': 'noise_multiplier of the plan, noise_stddev of silos',
     'num_rounds': 'num_rounds of the mechanism and of the participation',
-    'check_in_rate': 'clients_per_round of the plan',
+    'check_in_rate': 'clients_per_round of the plan, sampling of silos',
     'delta': 'plan.epsilon(delta=...), plan.calibrated(epsilon=..., delta=...)',
     'epsilon': 'plan.calibrated(epsilon=..., delta=...)',
     'neighboring_relation': (
@@ -63,6 +69,11 @@ def meant(word: str, known: Collection[str]) -> str:
   return next((name for name in same if name in known and name != word), '')
 
 
+def note(name: str) -> str:
+  """Returns ', ' and what a name of ours stands for, or ''."""
+  return f', {_NOTES[name]}' if name in _NOTES else ''
+
+
 def _line(word: str) -> list[str]:
   return next((line for line in _SAME if word in line), [])
 
@@ -71,7 +82,7 @@ def way_out(word: str, known: Collection[str]) -> str:
   """Returns the right name with a note, or where it belongs, or ''."""
   name = meant(word, known)
   if name:
-    return name + (f', {_NOTES[name]}' if name in _NOTES else '')
+    return name + note(name)
   return _ELSEWHERE.get(next(iter(_line(word)), ''), '')
 
 

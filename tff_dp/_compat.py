@@ -320,10 +320,9 @@ def unordered_datasets(dataset) -> Iterator[str]:
 
   These are shuffles, random choices, Python code, and operations that need not
   keep the order: those with `deterministic=False`, as an argument or as an
-  option. The
-  search covers the steps of the dataset, and the graphs of the functions that
-  the steps call, such as the function of a `map`. Two kinds of steps are always
-  named, because they cannot be searched:
+  option. The search covers the steps of the dataset, and the graphs of the
+  functions that the steps call, such as the function of a `map`. Two kinds of
+  steps are always named, because they cannot be searched:
 
   * a parallel `interleave`. TensorFlow 2.14.1 and 2.21.0 do not keep its
     argument `deterministic`.

@@ -81,9 +81,9 @@ class WriteAheadRecordTest(absltest.TestCase):
   def test_round_that_failed_is_not_replaced(self):
     record = self._open()
     record.begin(1, ['a'], spent={})
-    record.fail(1)
+    record.fail(1, ['a'])
     before = self.path.read_bytes()
-    record.fail(1)
+    record.fail(1, ['a'])
     for each in (record, self._open()):
       each.begin(1, ['a'], spent={})
       for replaces in (False, True):
@@ -92,14 +92,19 @@ class WriteAheadRecordTest(absltest.TestCase):
         ):
           each.begin(1, ['b'], spent={}, replaces=replaces)
     self.assertEqual(self.path.read_bytes(), before)
-    for damaged in ({'failed': 2}, {'replaces': 1, 'round': 1, 'cohort': 'c'}):
+    self.assertEqual(self._open().failed_cohort, ['a'])
+    for damaged in (
+        {'failed': 2, 'clients': []},
+        {'failed': 1},
+        {'replaces': 1, 'round': 1, 'cohort': 'c'},
+    ):
       self.path.write_bytes(before + json.dumps(damaged).encode() + b'\n')
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):
         self._open()
     self.path.write_bytes(before)
     record = self._open()
     record.begin(2, ['b'], spent={})
-    record.fail(1)
+    record.fail(1, ['a'])
     record.begin(2, ['c'], spent={}, replaces=True)
 
   def test_replacement_of_no_round_is_damage(self):

@@ -622,10 +622,15 @@ class KilledLoopsTest(parameterized.TestCase):
     process = toy.Process()
     cohort = ['client 4', 'client 5', 'client 6']
 
+    errors = [
+        TypeError('another type than the first client'),
+        _failures.ClientComputationError(
+            client_index=0, num_clients=3, operation='loss', kind='', details=''
+        ),
+    ]
+
     def fail(_):
-      raise _failures.ClientComputationError(
-          client_index=0, num_clients=3, operation='loss', kind='', details=''
-      )
+      raise errors.pop()
 
     def refused(loop):
       # A cohort without the client that failed would tell of its data.
@@ -637,14 +642,16 @@ class KilledLoopsTest(parameterized.TestCase):
     with _toy_loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
       process.next.on_round = fail
-      for _ in range(2):
-        with self.assertRaises(_failures.ClientComputationError):
+      for expected in (_failures.ClientComputationError, TypeError):
+        with self.assertRaises(expected):
           loop.next(cohort)
       process.next.on_round = lambda _: None
       refused(loop)
     with _toy_loop(self.root, toy.Process()) as loop:
       refused(loop)
-      loop.next(cohort)
+      self.assertEqual(loop.failed_cohort, cohort)
+      loop.next(loop.failed_cohort)
+      self.assertIsNone(loop.failed_cohort)
       loop.next(['client 7', 'client 8', 'client 9'])
       self.assertEqual(loop.rounds_done, 3)
 

@@ -149,7 +149,7 @@ class Parser(argparse.ArgumentParser):
         continue
       meant = _calls.meant(_argument(name), [_argument(f) for f in known])
       if meant:
-        meant = flag(meant)
+        meant = flag(meant) + _calls.note(meant)
       else:
         close = [flag for flag in known if flag.startswith(name)]
         close += difflib.get_close_matches(name, known, n=1, cutoff=0.75)

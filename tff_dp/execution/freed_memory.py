@@ -15,14 +15,17 @@ import os
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 # The largest that the GNU C library takes. Larger blocks still go back at once.
 _LARGEST_KEPT_BLOCK = 32 * 2**20
-# More free memory than this at the end of the heap goes back.
-_MOST_KEPT = 2**30
+# More free memory than this at the end of a heap goes back.
+_MOST_KEPT_AT_END = 2**30
 _CHOICES = ('MALLOC_', 'GLIBC_TUNABLES', 'LD_PRELOAD')
 
 
 @functools.cache
 def keep() -> bool:
-  """Keeps freed blocks of up to 32 MiB, at most about 1 GiB. Once a process.
+  """Keeps freed blocks of up to 32 MiB. Once a process.
+
+  At the end of a heap 1 GiB is kept at most. Below a block in use there is no
+  bound, as without this function.
 
   Returns:
     Whether it did. It does nothing with another C library than GNU's, or if
@@ -37,5 +40,5 @@ def keep() -> bool:
   # A new threshold for one switches off that both grow by themselves.
   return bool(
       mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT_BLOCK)
-      and mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT)
+      and mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT_AT_END)
   )

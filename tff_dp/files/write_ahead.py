@@ -62,6 +62,7 @@ class WriteAheadRecord:
     self._cohorts: dict[int, str] = {}
     self.rounds_begun = self.released_through = 0
     self._failed: int | None = None
+    self._failed_cohort: list[str] = []
     is_new = not self._path.exists()
     self._file = open(
         regular.open_file(
@@ -140,7 +141,8 @@ class WriteAheadRecord:
             why='the work may have failed because of the data, and then the'
             ' choice of the cohort tells something about them',
             way_out='correct the data or their preprocessing, and run the round'
-            ' with the same clients in the same order; or start a new run',
+            ' with the same clients, loop.next(loop.failed_cohort); or start a'
+            ' new run',
         )
       if not (replaces and round_index == self.rounds_begun):
         raise _checks.PrivacyRefusedError(
@@ -154,16 +156,29 @@ class WriteAheadRecord:
     self._append({**spent, 'round': int(round_index), 'cohort': digest})
     self._take(round_index, digest)
 
-  def fail(self, round_index: int) -> None:
+  @property
+  def failed_cohort(self) -> list[str] | None:
+    """Ids of the last begun round if a client's work failed in it, else None.
+
+    It may have been repeated since.
+    """
+    if self._failed != self.rounds_begun:
+      return None
+    return list(self._failed_cohort)
+
+  def fail(self, round_index: int, cohort: Sequence[str | bytes]) -> None:
     """Stores on the disk that a client's work failed in a round.
 
     Args:
       round_index: The round. Only the last begun round could be replaced, so
         others change nothing.
+      cohort: Ids of its clients, in order.
     """
-    if round_index == self.rounds_begun != self._failed:
-      self._append({_FAILED: int(round_index)})
-      self._failed = int(round_index)
+    is_last = self.released_through < round_index == self.rounds_begun
+    if is_last and round_index != self._failed:
+      entry = {_FAILED: int(round_index), 'clients': _texts(cohort)}
+      self._append(entry)
+      self._take_failure(entry)
 
   def release(self, round_index: int) -> None:
     """Stores on the disk that rounds are about to be released.
@@ -203,9 +218,10 @@ class WriteAheadRecord:
       is_last = (
           type(failed) is int  # pylint: disable=unidiomatic-typecheck
           and self.released_through < failed == self.rounds_begun
+          and isinstance(entry.get('clients'), list)
       )
       if is_last:
-        self._failed = failed
+        self._take_failure(entry)
       return is_last
     round_index: Any = entry.get('round')
     digest: Any = entry.get('cohort')
@@ -229,6 +245,9 @@ class WriteAheadRecord:
     self.rounds_begun = int(round_index)
     self._cohorts[self.rounds_begun] = digest
 
+  def _take_failure(self, entry: Mapping[str, Any]) -> None:
+    self._failed, self._failed_cohort = entry[_FAILED], entry['clients']
+
   def _take_release(self, round_index: int) -> None:
     for released in range(self.released_through + 1, round_index + 1):
       del self._cohorts[released]
@@ -243,6 +262,9 @@ class WriteAheadRecord:
       os.fsync(self._file.fileno())
 
   def _digest(self, round_index: int, cohort: Sequence[str | bytes]) -> str:
-    ids = [i.decode('latin-1') if isinstance(i, bytes) else i for i in cohort]
-    content = json.dumps([self._run_id, int(round_index), ids])
+    content = json.dumps([self._run_id, int(round_index), _texts(cohort)])
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _texts(cohort: Sequence[str | bytes]) -> list[str]:
+  return [i.decode('latin-1') if isinstance(i, bytes) else i for i in cohort]

@@ -80,7 +80,7 @@ class Plan(abc.ABC):
       except AttributeError as error:
         right = _calls.meant(name, dir(self))
         if right:
-          error.args = (f'{error}\ntry: {right}',)
+          error.args = (f'{error}\ntry: {right}{_calls.note(right)}',)
         raise
 
   def rounds_trained(self, num_rounds: int) -> int:

@@ -163,6 +163,19 @@ class Loop:
     return self._run.budget.epsilon_after(self._run.record.rounds_begun)
 
   @property
+  def failed_cohort(self) -> list | None:
+    """Ids of the next round if a client's work failed in it, else `None`.
+
+    Only `next(failed_cohort)` goes on then.
+    """
+    run = self._run
+    failed = run.record.failed_cohort
+    if failed is None or run.record.rounds_begun == run.rounds_done:
+      return None
+    ids = {_checks.client_key(each): each for each in run.cohorts.client_ids}
+    return [ids[_checks.client_key(each)] for each in failed]
+
+  @property
   def state(self) -> Any:
     """State of the process after the last round. SECRET: has the noise key."""
     return self._run.state
@@ -227,11 +240,13 @@ class Loop:
       ArgumentError: If an id is unknown, or if `cohort` is a single string.
       PrivacyRefusedError: If the loop is closed, the cohort breaks the plan, no
         round is left, or the round would exceed the budget. Nothing has changed
-        then. Also if the output of the round contradicts the plan. The round
-        then counts as begun, and nothing of it is released.
+        then. Also if the output of the round contradicts the plan, or if a silo
+        brings its records in another order. The round then counts as begun, and
+        nothing of it is released.
       ClientComputationError: If the work of a client failed. Correct the data,
-        and run the round again with the same cohort. Another cohort is refused,
-        because its choice would depend on data.
+        and run the round again with `failed_cohort`. Any other cohort is
+        refused, because its choice would depend on data. The same holds for
+        every other error in the work of clients but `OSError`.
       OSError: If a file cannot be written, for example on a full disk. Make the
         loop again with the same arguments to go on.
     """

@@ -21,9 +21,8 @@ So a process may be killed at any moment. The next process repeats the rounds
 since the checkpoint. With `train` these rounds have the same cohorts and, on
 the same data, the same noise. With a `Loop` only one round is repeated, and it
 may have another cohort, unless a client's work failed in it. Nothing of these
-rounds had been released. A run never
-resumes from a checkpoint older than its last release. Files that grow with the
-rounds are only appended to.
+rounds had been released. A run never resumes from a checkpoint older than its
+last release. Files that grow with the rounds are only appended to.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -441,9 +440,13 @@ class Run:
     try:
       with self.native_output.active():
         output = self.process.next(self.state, selection.read())
-    except _failures.ComputationError as error:
-      self.record.fail(round_index)
-      raise self._named(error, selection) from None
+    except Exception as error:
+      # Data that cannot be reached say nothing about what is in them.
+      if not isinstance(error, OSError):
+        self.record.fail(round_index, selection.ids)
+      if isinstance(error, _failures.ClientComputationError):
+        raise self._named(error, selection) from None
+      raise
     self.certificate.check(
         output.state, output.metrics, rounds_done=round_index
     )
@@ -493,16 +496,13 @@ class Run:
 
   def _named(
       self,
-      error: _failures.ComputationError,
+      error: _failures.ClientComputationError,
       selection: cohorts_lib.Selection,
-  ) -> _failures.ComputationError:
+  ) -> _failures.ClientComputationError:
     """Returns the error, with the client's id if the screen may show it.
 
-    Else the id goes only to the log under `secret/`. An error of TFF's runtime
-    names no client.
+    Else the id goes only to the log under `secret/`.
     """
-    if not isinstance(error, _failures.ClientComputationError):
-      return error
     named = error.named(selection.ids[error.client_index])
     if self.cohorts.keeps_client_metrics:
       return named

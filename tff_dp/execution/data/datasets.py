@@ -65,9 +65,9 @@ _READS = frozenset([
 _IGNORE_STATE = 1  # A value of `external_state_policy`. Others warn or fail.
 # No resource has this name. A dataset that asks for it makes a new one, which
 # ends with the dataset.
+_ABSENT = 'tff_dp/absent'
 # In the names of datasets with random numbers.
 _RANDOM = ('Random', 'Sampling', 'Shuffle')
-_ABSENT = 'tff_dp/absent'
 
 
 class Kind(enum.Enum):

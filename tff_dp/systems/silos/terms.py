@@ -134,7 +134,8 @@ def digest_of_records(examples: Any) -> str:
   """
   columns = collections.defaultdict(hashlib.sha256)
   for batch in examples:
-    for number, part in enumerate(tf.nest.flatten(batch, expand_composites=True)):
+    parts = tf.nest.flatten(batch, expand_composites=True)
+    for number, part in enumerate(parts):
       column = np.asarray(part)
       if column.dtype.hasobject:
         column = np.array([

@@ -80,7 +80,7 @@ class SiloCohorts(cohorts.Cohorts):
     try:
       content = regular.parse_json(data)
       root_key = bytes.fromhex(content['root_key'])
-      digests = dict(content['digests'])
+      digests = dict(content.get('digests', {}))
       is_key = len(root_key) == coins.KEY_BYTES
     except (LookupError, TypeError, ValueError):
       is_key = False
