@@ -503,7 +503,7 @@ class RefusalTest(parameterized.TestCase):
         0.1, dp_accounting.GaussianDpEvent(1.0)
     )
     with self.assertRaisesRegex(
-        _checks.PrivacyRefusedError, 'the event inside of it'
+        _checks.PrivacyRefusedError, 'the event inside of the sampled one'
     ):
       _epsilon(_Composed([_POISSON, sampled]))
     accountant = protocol_accountant.ProtocolAccountant()

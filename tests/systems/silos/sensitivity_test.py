@@ -266,7 +266,8 @@ class SelectionTest(parameterized.TestCase):
     )
 
   def test_empty_batches_send_noise_as_all_others(self):
-    process = _with(silo_sampling.PoissonSampling(1e-6), noise_stddev=3.0)
+    # More than a third of the batches are empty. The others add a norm of 1.
+    process = _with(silo_sampling.PoissonSampling(1), noise_stddev=3.0)
     messages = toy.Runner(process).round([('only', _tags(_SIZE))] * 50)
     # A std that is off by 15 % fails, with 2,000 draws.
     squares = np.sum(messages.astype(np.float64) ** 2) / 3.0**2
