@@ -38,9 +38,9 @@ _NOTES = {
         'standard deviation on the mean over a batch: a noise multiplier times'
         ' l2_norm_clip over the batch size'
     ),
-    'num_rounds': 'of which an epoch has population / clients_per_round',
-    'rounds': 'of which an epoch has population / clients_per_round',
-    'epochs': 'passes: a step is batch_size / records of one',
+    'num_rounds': 'of which an epoch has population / clients per round',
+    'rounds': 'of which an epoch has population / clients per round',
+    'epochs': 'passes, each of records / batch size steps',
     'check_in_rate': 'a probability: clients per round over the population',
     'clients_per_round': 'a number: a rate times the population',
     'expected_batch': 'a number: a rate times the number of records',

@@ -22,6 +22,10 @@ from tff_dp.cli import main
 _ACCOUNT = ('account', 'dp-ftrl', '--rounds=10', '--noise-multiplier=1',
             '--delta=1e-6')
 
+_NOISE_MULTIPLIER = (
+    '--noise-multiplier, standard deviation on the sum, over the clip norm'
+)
+
 
 def _run(*argv):
   return command.run(main.main, *argv)
@@ -132,8 +136,8 @@ class AccountTest(parameterized.TestCase):
 class FlagsTest(parameterized.TestCase):
 
   @parameterized.parameters(
-      ('--noise=1', '--noise-multiplier'),
-      ('--sigma=1', '--noise-multiplier'),
+      ('--noise=1', _NOISE_MULTIPLIER),
+      ('--sigma=1', _NOISE_MULTIPLIER),
       ('--round=5', '--rounds'),
       ('--min-index-gaps=5', '--min-index-gap'),
       ('--min-separation=5', '--min-index-gap'),
@@ -150,11 +154,26 @@ class FlagsTest(parameterized.TestCase):
     )
 
   @parameterized.parameters(
-      ('dp-fedavg', '--sample-rate', '--clients-per-round'),
-      ('dp-sgd', '--q', '--batch-size'),
-      ('shuffled-check-in', '--q', '--check-in-rate'),
-      ('dp-fedavg', '--steps', '--rounds'),
-      ('dp-sgd', '--steps', '--epochs'),
+      (
+          'dp-fedavg', '--sample-rate',
+          '--clients-per-round, a number: a rate times the population',
+      ),
+      (
+          'dp-sgd', '--q',
+          '--batch-size, a number: a rate times the number of records',
+      ),
+      (
+          'shuffled-check-in', '--q',
+          '--check-in-rate, a probability: clients per round over the population',
+      ),
+      (
+          'dp-fedavg', '--steps',
+          '--rounds, of which an epoch has population / clients per round',
+      ),
+      (
+          'dp-sgd', '--steps',
+          '--epochs, passes, each of records / batch size steps',
+      ),
       ('dp-fedavg', '--target-delta', '--delta'),
       ('dp-fedavg', '--target-epsilon', '--epsilon'),
   )
