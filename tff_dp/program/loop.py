@@ -166,11 +166,13 @@ class Loop:
   def failed_cohort(self) -> list | None:
     """Ids of the next round if a client's work failed in it, else `None`.
 
-    Only `next(failed_cohort)` goes on then.
+    Only `next(failed_cohort)` goes on then. It is always `None` if the plan
+    draws the cohorts: there `next()` draws the same clients again.
     """
     run = self._run
     failed = run.record.failed_cohort
-    if failed is None or run.record.rounds_begun == run.rounds_done:
+    is_over = run.record.rounds_begun == run.rounds_done
+    if failed is None or is_over or run.cohorts.why_not_chosen:
       return None
     ids = {_checks.client_key(each): each for each in run.cohorts.client_ids}
     return [ids[_checks.client_key(each)] for each in failed]

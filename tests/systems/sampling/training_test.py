@@ -88,6 +88,32 @@ class TrainingTest(kills.RunsTestCase):
     export.export_bundle(self.folder, output=exported)
     self.assertEmpty(verification.failed(export.verify_bundle(exported)))
 
+  def test_a_loop_whose_client_failed_draws_the_same_clients_again(self):
+    asked, is_torn = [], []
+
+    class Clients:
+      client_ids = _clients().client_ids
+
+      def create_tf_dataset_for_client(self, client_id):
+        asked.append(client_id)
+        if is_torn:
+          raise ValueError('an empty cell')
+        return small_model.client(0)
+
+    with program.Loop(
+        _process(), Clients(), delta=1e-5, output_dir=self.folder
+    ) as loop:
+      asked.clear()
+      is_torn.append(True)
+      with self.assertRaisesRegex(ValueError, 'an empty cell'):
+        while True:
+          loop.next()  # Some rounds are empty.
+      is_torn.clear()
+      # Who was drawn is secret, and cannot be chosen.
+      self.assertIsNone(loop.failed_cohort)
+      loop.next()
+    self.assertEqual(asked[1], asked[0])
+
   @pytest.mark.slow
   def test_rounds_that_were_cut_off_have_the_same_cohorts_again(self):
     evaluated = []
