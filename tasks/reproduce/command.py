@@ -13,10 +13,10 @@ from tasks.common import digits_data
 from tasks.reproduce import page
 from tasks.reproduce import rows
 from tasks.reproduce import table
+from tasks.reproduce import trials
 from tff_dp import _checks
 
 _RESULT, _HOURS, _FIGURE = 'result.json', 'hours.json', 'figure.png'
-_DIGITS = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Settings:
     seeds: Number of trials, `None` for the paper's number.
     output_dir: Folder of the run, `None` for runs/reproduce/NAME.
     data: Path of the user's data, `None` for the task's own places.
-    keep: Whether result and figure replace the stored ones in the repository.
+    keep: Whether each trial is stored in the repository as soon as it ends, and
+      result and figure replace the stored ones.
     write_page: Whether to write docs/reproductions.md, and nothing else.
   """
 
@@ -66,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
       help='share of the rounds or updates, in (0, 1] (default: 1)',
   )
   parser.add_argument(
-      '--seeds', type=int, help="trials (default: the paper's number)"
+      '--seeds',
+      type=int,
+      help="seeds of each part (default: the paper's number); those that are"
+      ' stored in the repository are not computed again',
   )
   parser.add_argument(
       '--output-dir',
@@ -79,7 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--keep',
       action='store_true',
-      help='replace result and figure in the repository, and write the page',
+      help='store each trial in the repository as soon as it ends, replace result'
+      ' and figure there, and write the page',
   )
   parser.add_argument(
       '--write-page',
@@ -125,7 +130,7 @@ def run_row(row: rows.Row, run: rows.Run) -> rows.Result:
     row: Row that has a `run`.
     run: Scale, seeds, folder and data of the run.
   """
-  content = _rounded(row.run(run).to_json())
+  content = trials.rounded(row.run(run).to_json())
   return rows.Result.from_json(content)
 
 
@@ -138,6 +143,12 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
   path = folder / _HOURS
   before = json.loads(path.read_text()) if path.exists() else 0.0
   before = before if row.kind == rows.TRAINING else 0.0
+  kept = trials.Trials(
+      rows.trials_of(folder),
+      stored=page.trials_of(row.name),
+      keep=settings.keep,
+      is_quiet=progress == 'quiet',
+  )
   try:
     result = run_row(
         row,
@@ -147,11 +158,15 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
             output_dir=folder,
             data=settings.data,
             progress=progress,
+            trials=kept,
         ),
     )
   finally:
     hours = before + (time.monotonic() - start) / 3600
     path.write_text(json.dumps(hours))
+  if kept.hours is not None:
+    # Also of trials that ended elsewhere.
+    hours = kept.hours
   command = f'python -m tasks reproduce {row.name}'
   if settings.scale != 1:
     command += f' --scale {settings.scale:g}'
@@ -182,16 +197,6 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
     page.draw(row, content, folder / _FIGURE)
     print(folder / _FIGURE)
   print(folder / _RESULT)
-
-
-def _rounded(value):
-  if isinstance(value, float):
-    return float(f'{value:.{_DIGITS}g}')
-  if isinstance(value, dict):
-    return {name: _rounded(one) for name, one in value.items()}
-  if isinstance(value, (list, tuple)):
-    return [_rounded(one) for one in value]
-  return value
 
 
 def _has_data(row: rows.Row) -> str:

@@ -10,7 +10,6 @@ noise, BLT, Poisson sampling (amplified), and independent noise without sampling
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import json
 import math
 import statistics
 from typing import Any
@@ -293,38 +292,44 @@ def build(one: Cell, *, seed: int):
 
 def _accuracy(method, epsilon, one: Cell, data, seed: int, run: rows.Run):
   """Returns the accuracy of a cell. Trains it if it was not trained before."""
-  from tff_dp import program  # pylint: disable=g-import-not-at-top
-  from tff_dp import sampling  # pylint: disable=g-import-not-at-top
-  from tff_dp.files import run_directory  # pylint: disable=g-import-not-at-top
-
   steps = one.plan.num_rounds
   facts = {
       'method': method, 'epsilon': epsilon, 'steps': steps, 'seed': seed,
       'data': data.name, 'step': one.learning_rate,
   }
   name = f'{method.split()[0]}_{epsilon:g}_steps_{steps}_seed_{seed}'
-  path = run.output_dir / f'{name}.json'
-  if path.exists():
-    content = json.loads(path.read_text())
-    if content['facts'] == facts:
-      return content['accuracy']
+
+  def compute():
+    result = _trained(one, data, run.output_dir / name, facts, run.progress)
+    return {'accuracy': result.metrics[-1]['test_accuracy']}
+
+  network = dataclasses.asdict(mnist_model.Architecture.of_table_2())
+  return run.trial(
+      name,
+      facts | {'plan': one.plan.describe(), 'network': network},
+      compute,
+  )['accuracy']
+
+
+def _trained(one: Cell, data, output_dir, facts, progress: str):
+  """Trains a cell, from where an earlier process stopped."""
+  from tff_dp import program  # pylint: disable=g-import-not-at-top
+  from tff_dp import sampling  # pylint: disable=g-import-not-at-top
+
+  seed = facts['seed']
   is_sampled = isinstance(one.plan, sampling_plan.SamplingPlan)
-  result = program.train(
+  return program.train(
       build(one, seed=seed),
       sampling.Examples(data.train.arrays()),
-      output_dir=run.output_dir / name,
+      output_dir=output_dir,
       delta=DELTA,
       evaluate_fn=_evaluation(data.test),
-      rounds_per_eval=steps,
+      rounds_per_eval=one.plan.num_rounds,
       # The order of the others is public.
       schedule_seed=0 if is_sampled else seed,
       config={'task': 'dp_ftrl_fig_1a'} | facts,
-      progress=run.progress,
+      progress=progress,
   )
-  accuracy = result.metrics[-1]['test_accuracy']
-  content = {'facts': facts, 'accuracy': accuracy}
-  run_directory.write_atomically(path, json.dumps(content) + '\n')
-  return accuracy
 
 
 def _network(seed: int):

@@ -30,6 +30,12 @@ _HEAD = """# The papers' experiments, beside ours
 data are on this machine. `python -m tasks reproduce NAME` runs one, prints its table
 and draws its figure. The same command resumes a stopped run.
 
+Long rows consist of trials, such as one method at one epsilon with one seed. With
+`--keep`, each trial that ends is stored in `tasks/reproduce/results/trials`. A run takes
+the stored trials whose settings are all the same as its own, and computes the others. So
+a row can be run in parts, on several days or machines: `--seeds 3` adds two seeds to a
+stored one. The hours of such a row are those of its trials.
+
 A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*. A
 row is *too short to compare* if a shorter run than the paper's falls short of its
 number. It is *not testable here* if its data cannot be had offline, and *not run* if we
@@ -48,6 +54,11 @@ def path_of(name: str) -> pathlib.Path:
 def figure_of(name: str) -> pathlib.Path:
   """Returns where the figure of a row is, beside the page."""
   return PATH.parent / 'figures' / f'{name}.png'
+
+
+def trials_of(name: str) -> pathlib.Path:
+  """Returns the folder of the trials of a row in the repository."""
+  return path_of(name).parent / 'trials' / name
 
 
 def json_text(content: dict[str, Any]) -> str:

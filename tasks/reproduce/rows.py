@@ -7,6 +7,8 @@ import dataclasses
 import pathlib
 from typing import Any
 
+from tasks.reproduce import trials as trials_lib
+
 ACCOUNTING, SIMULATION, TRAINING = 'accounting', 'simulation', 'training'
 HOLDS = 'holds'
 IN_PART = 'holds in part'
@@ -113,6 +115,7 @@ class Run:
       goes on where it was stopped.
     data: Path of the user's data, `None` for the task's own places.
     progress: Kind of progress, as for `tff_dp.program.train`.
+    trials: Trials that ended. `None` for those of `output_dir` alone.
   """
 
   scale: float
@@ -120,10 +123,23 @@ class Run:
   output_dir: pathlib.Path
   data: str | None = None
   progress: str = 'quiet'
+  trials: trials_lib.Trials | None = None
 
   def scaled(self, rounds: int) -> int:
     """Returns the rounds of this run, at least one."""
     return max(1, round(self.scale * rounds))
+
+  def trial(
+      self,
+      name: str,
+      facts: dict[str, Any],
+      compute: Callable[[], dict[str, Any]],
+      *,
+      is_shown: bool = True,
+  ) -> dict[str, Any]:
+    """Returns the numbers of a trial. Args: see `trials.Trials.trial`."""
+    kept = self.trials or trials_lib.Trials(trials_of(self.output_dir))
+    return kept.trial(name, facts, compute, is_shown=is_shown)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,6 +173,11 @@ class Row:
   why_not: str = ''
   is_testable: bool = True
   cost: str = ''
+
+
+def trials_of(output_dir: pathlib.Path) -> pathlib.Path:
+  """Returns the folder of a run's own trials."""
+  return output_dir / 'trials'
 
 
 def verdict_of(lines: Sequence[Line]) -> str:

@@ -1,0 +1,135 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trials that ended: a small JSON file each, which later runs take.
+
+A trial is the smallest part of a row that takes long: one method at one epsilon
+with one seed, for example. Its file has
+
+    facts     everything that the numbers depend on
+    hours     how long it took, with the attempts that were stopped
+    numbers   what the row needs from it
+
+A trial is taken where all facts are the same, and computed where any differs.
+Floats in facts count to six digits, since a calibrated number may end otherwise
+on another machine.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import hashlib
+import json
+import pathlib
+import sys
+import time
+from typing import Any
+
+from tff_dp.files import run_directory
+
+_DIGITS = 6
+# Characters of the hash of the facts, which tells trials of one name apart.
+_HASHED = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Trials:
+  """The trials of one run of a row.
+
+  Attributes:
+    own: Folder of the trials that this run, or an earlier one with the same
+      folder, computed.
+    stored: Folder of the row's trials in the repository, `None` for none.
+    keep: Whether a trial is written to `stored`, too, as soon as it ends.
+    is_quiet: Whether to print nothing where a trial is taken.
+  """
+
+  own: pathlib.Path
+  stored: pathlib.Path | None = None
+  keep: bool = False
+  is_quiet: bool = True
+  _hours: dict[str, float] = dataclasses.field(default_factory=dict)
+
+  @property
+  def hours(self) -> float | None:
+    """Hours of all trials so far, taken or computed; `None` without any."""
+    return sum(self._hours.values()) if self._hours else None
+
+  def trial(
+      self,
+      name: str,
+      facts: dict[str, Any],
+      compute: Callable[[], dict[str, Any]],
+      *,
+      is_shown: bool = True,
+  ) -> dict[str, Any]:
+    """Returns the numbers of a trial, as JSON types.
+
+    Args:
+      name: Name of the trial, for readers. Trials with other facts may have the
+        same.
+      facts: Everything that the numbers depend on.
+      compute: Function that computes the numbers. It is not called if they are
+        there.
+      is_shown: Whether to say that the trial was taken. False for callers that
+        say so themselves.
+    """
+    facts = json.loads(json.dumps(rounded(facts)))
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    file_name = f'{name}_{digest.hexdigest()[:_HASHED]}.json'
+    own = self.own / file_name
+    stored = None if self.stored is None else self.stored / file_name
+    content = _ended(stored, facts) or _ended(own, facts)
+    if content is None:
+      content = _computed(own, facts, compute)
+    elif is_shown and not self.is_quiet:
+      print(f'{name}: a trial that ended before', file=sys.stderr, flush=True)
+    if self.keep and stored is not None and _ended(stored, facts) is None:
+      _write(stored, content)
+    self._hours[file_name] = content['hours']
+    return content['numbers']
+
+
+def rounded(value):
+  """Returns JSON types with all floats rounded to six digits."""
+  if isinstance(value, float):
+    return float(f'{value:.{_DIGITS}g}')
+  if isinstance(value, dict):
+    return {name: rounded(one) for name, one in value.items()}
+  if isinstance(value, (list, tuple)):
+    return [rounded(one) for one in value]
+  return value
+
+
+def _computed(path: pathlib.Path, facts, compute) -> dict[str, Any]:
+  """Computes a trial and writes it. One that is stopped leaves its hours."""
+  before = _read(path, facts)
+  hours = before['hours'] if before else 0.0
+  content = {'facts': facts}
+  start = time.monotonic()
+  try:
+    # What is returned now is what is read later.
+    content['numbers'] = json.loads(json.dumps(compute()))
+  finally:
+    hours += (time.monotonic() - start) / 3600
+    content['hours'] = float(f'{hours:.3g}')
+    _write(path, content)
+  return content
+
+
+def _ended(path: pathlib.Path | None, facts) -> dict[str, Any] | None:
+  content = None if path is None else _read(path, facts)
+  return content if content and 'numbers' in content else None
+
+
+def _read(path: pathlib.Path, facts) -> dict[str, Any] | None:
+  if not path.exists():
+    return None
+  content = json.loads(path.read_text())
+  return content if content['facts'] == facts else None
+
+
+def _write(path: pathlib.Path, content: dict[str, Any]) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  # A line each for facts, numbers and hours.
+  lines = [f'"{key}": {json.dumps(value)}' for key, value in content.items()]
+  text = '{\n' + ',\n'.join(lines) + '\n}\n'
+  run_directory.write_atomically(path, text)

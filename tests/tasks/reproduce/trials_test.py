@@ -1,0 +1,309 @@
+# Copyright 2026, The tff_dp Authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of stored trials: which are taken, by every row that has trials."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import pathlib
+from unittest import mock
+
+from absl.testing import absltest
+from absl.testing import parameterized
+import numpy as np
+import pytest
+
+from tasks import __main__ as tasks_main
+from tasks.mnist import mnist_data
+from tasks.reproduce import dp_ftrl_mnist
+from tasks.reproduce import page
+from tasks.reproduce import rows
+from tasks.reproduce import table
+from tasks.reproduce import trials
+from tests.cli import command
+
+_FACTS = {
+    'steps': 480,
+    'seed': 0,
+    'data': 'digits',
+    'rate': 0.25,
+    'plan': {'noise_multiplier': 1.23456789, 'restarts': [1, None]},
+}
+
+
+class _Computed:
+  """A computation that counts its calls, and takes `hours` for each."""
+
+  def __init__(self, case, *, hours=1.0):
+    self.calls, self._now, self._hours = 0, 0.0, hours
+    case.enterContext(
+        mock.patch.object(trials.time, 'monotonic', lambda: self._now)
+    )
+
+  def __call__(self):
+    self.calls += 1
+    self._now += 3600 * self._hours
+    return {'accuracy': self.calls / 10}
+
+
+class TrialsTest(parameterized.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    self._folder = pathlib.Path(self.create_tempdir())
+
+  def _trials(self, own='own', *, keep=True, **fields):
+    return trials.Trials(
+        self._folder / own, stored=self._folder / 'stored', keep=keep, **fields
+    )
+
+  def _files(self, folder):
+    return list((self._folder / folder).glob('*.json'))
+
+  def test_a_stored_trial_is_taken_with_its_hours(self):
+    compute = _Computed(self, hours=1.5)
+    first = self._trials().trial('a_seed_0', _FACTS, compute)
+    self.assertEqual(first, {'accuracy': 0.1})
+    (path,) = self._files('stored')
+    self.assertStartsWith(path.name, 'a_seed_0_')
+    content = json.loads(path.read_text())
+    self.assertEqual(content['numbers'], first)
+    self.assertEqual(content['hours'], 1.5)
+    self.assertEqual(content['facts']['plan']['noise_multiplier'], 1.23457)
+    for keep in (False, True):
+      later = self._trials('other', keep=keep, is_quiet=False)
+      err = io.StringIO()
+      self.assertIsNone(later.hours)
+      with contextlib.redirect_stderr(err):
+        self.assertEqual(later.trial('a_seed_0', _FACTS, compute), first)
+      self.assertEqual(err.getvalue(), 'a_seed_0: a trial that ended before\n')
+      self.assertEqual(later.hours, 1.5)
+      later.trial('a_seed_1', _FACTS | {'seed': 1}, lambda: {'accuracy': 0})
+      self.assertEqual(later.hours, 1.5)
+    self.assertEqual(compute.calls, 1)
+
+  @parameterized.parameters(
+      {'steps': 479},
+      {'seed': 1},
+      {'data': 'others'},
+      {'rate': 0.2501},
+      {'plan': {'noise_multiplier': 1.2346, 'restarts': [1, None]}},
+      {'plan': {'noise_multiplier': 1.23456789, 'restarts': [1]}},
+      {'more': None},
+  )
+  def test_one_with_any_other_fact_is_not_taken_and_stays(self, **change):
+    compute = _Computed(self)
+    first = self._trials().trial('a', _FACTS, compute)
+    other = self._trials().trial('a', _FACTS | change, compute)
+    self.assertEqual(compute.calls, 2)
+    self.assertNotEqual(other, first)
+    self.assertLen(self._files('stored'), 2)
+    self.assertEqual(self._trials().trial('a', _FACTS, compute), first)
+    # Whatever the name of a file promises.
+    (path,) = (
+        path
+        for path in self._files('stored')
+        if json.loads(path.read_text())['numbers'] == first
+    )
+    path.write_text(path.read_text().replace('digits', 'letters'))
+    self._trials('new').trial('a', _FACTS, compute)
+    self.assertEqual(compute.calls, 3)
+
+  def test_the_last_digits_of_a_calibrated_number_do_not_count(self):
+    compute = _Computed(self)
+    self._trials().trial('a', _FACTS, compute)
+    self._trials().trial('a', _FACTS | {'rate': 0.25 * (1 + 1e-9)}, compute)
+    self.assertEqual(compute.calls, 1)
+
+  def test_only_keep_stores_also_what_ended_before(self):
+    compute = _Computed(self)
+    self._trials(keep=False).trial('a', _FACTS, compute)
+    self.assertEmpty(self._files('stored'))
+    self._trials().trial('a', _FACTS, compute)
+    (own,), (stored,) = self._files('own'), self._files('stored')
+    self.assertEqual(own.read_text(), stored.read_text())
+    self.assertEqual(compute.calls, 1)
+
+  def test_hours_count_those_of_an_attempt_that_was_stopped(self):
+    compute = _Computed(self, hours=2.0)
+
+    def stopped():
+      compute()
+      raise KeyboardInterrupt
+
+    with self.assertRaises(KeyboardInterrupt):
+      self._trials().trial('a', _FACTS, stopped)
+    self.assertEmpty(self._files('stored'))
+    again = self._trials()
+    again.trial('a', _FACTS, compute)
+    again.trial('b', _FACTS | {'seed': 1}, compute)
+    # The same trial once more is the same hours.
+    again.trial('a', _FACTS, compute)
+    self.assertEqual(again.hours, 2.0 + 2.0 + 2.0)
+    self.assertEqual(compute.calls, 3)
+
+
+class CommandTest(absltest.TestCase):
+
+  def setUp(self):
+    super().setUp()
+    folder = pathlib.Path(self.create_tempdir())
+    self._results, self._runs = folder / 'results', folder / 'runs'
+    self._results.mkdir()
+    for name, value in dict(
+        path_of=lambda name: self._results / f'{name}.json',
+        PATH=self._results / 'page.md',
+    ).items():
+      self.enterContext(mock.patch.object(page, name, value))
+    self._trained, self._killed_at = [], None
+    now = [0.0]
+    self.enterContext(
+        mock.patch.object(trials.time, 'monotonic', lambda: now[0])
+    )
+
+    def train(seed):
+      if seed == self._killed_at:
+        raise KeyboardInterrupt
+      self._trained.append(seed)
+      now[0] += 3600.0
+      return {'accuracy': 0.5 + seed / 10}
+
+    def run(run):
+      found = [
+          run.trial(
+              f'seed_{seed}',
+              {'seed': seed, 'steps': run.scaled(100)},
+              lambda: train(seed),  # pylint: disable=cell-var-from-loop
+          )['accuracy']
+          for seed in range(run.seeds)
+      ]
+      return rows.Result(
+          lines=[rows.Line('accuracy', float(np.mean(found)))],
+          verdict=rows.NO_NUMBER,
+          why='.',
+      )
+
+    row = table.BY_NAME['dp_ftrl_fig_1a']
+    self.enterContext(
+        mock.patch.dict(
+            table.BY_NAME, {row.name: dataclasses.replace(row, run=run)}
+        )
+    )
+    self._name = row.name
+
+  def _main(self, run, *argv):
+    folder = self._runs / run
+    code, _, err = command.run(
+        tasks_main.main, 'reproduce', self._name, '--output-dir', folder, *argv
+    )
+    self.assertEqual(code, 0, err)
+    return json.loads((folder / 'result.json').read_text())
+
+  def _stored(self):
+    return list((self._results / 'trials' / self._name).glob('*.json'))
+
+  def test_three_seeds_after_one_are_two_more(self):
+    one = self._main('a', '--seeds=1', '--keep')
+    self.assertEqual((one['hours'], one['lines'][0]['ours']), (1.0, 0.5))
+    self.assertLen(self._stored(), 1)
+    three = self._main('b', '--seeds=3', '--keep')
+    self.assertEqual(self._trained, [0, 1, 2])
+    self.assertEqual((three['hours'], three['lines'][0]['ours']), (3.0, 0.6))
+    self.assertLen(self._stored(), 3)
+    # Without --keep they are taken, too.
+    self.assertEqual(self._main('c', '--seeds=3')['hours'], 3.0)
+    self.assertEqual(self._trained, [0, 1, 2])
+
+  def test_a_killed_run_keeps_what_ended(self):
+    self._killed_at = 2
+    folder = self._runs / 'a'
+    code, _, _ = command.run(
+        tasks_main.main,
+        'reproduce', self._name, '--seeds=3', '--keep', '--output-dir', folder,
+    )  # pyformat: disable
+    self.assertNotEqual(code, 0)
+    self.assertLen(self._stored(), 2)
+    self.assertFalse((folder / 'result.json').exists())
+    self._killed_at = None
+    found = self._main('b', '--seeds=3', '--keep')
+    self.assertEqual(self._trained, [0, 1, 2])
+    self.assertEqual(found['hours'], 3.0)
+
+  def test_another_scale_takes_nothing(self):
+    self._main('a', '--seeds=1', '--keep')
+    self._main('b', '--seeds=1', '--scale=0.5')
+    self.assertEqual(self._trained, [0, 0])
+    self.assertLen(self._stored(), 1)
+
+
+@pytest.mark.once
+class RowsTest(parameterized.TestCase):
+  """Every row with trials takes its own from another machine, and no others."""
+
+  def setUp(self):
+    super().setUp()
+    self._folder = pathlib.Path(self.create_tempdir())
+    self._number = 0
+
+  def _run(self, **fields):
+    """Returns a run in a folder of its own, and of the same repository."""
+    self._number += 1
+    folder = self._folder / str(self._number)
+    folder.mkdir()
+    return rows.Run(
+        **dict(
+            scale=0.02,
+            seeds=1,
+            output_dir=folder,
+            data=mnist_data.PACKAGED,
+            trials=trials.Trials(
+                folder / 'trials', stored=self._folder / 'stored', keep=True
+            ),
+        )
+        | fields
+    )
+
+  def _check(self, row, computed, of_a_seed):
+    """Checks calls of `computed` for one seed, three, and another scale."""
+    row(self._run())
+    self.assertEqual(computed.call_count, of_a_seed)
+    three = row(self._run(seeds=3))
+    self.assertEqual(computed.call_count, 3 * of_a_seed)
+    again = row(self._run(seeds=3))
+    self.assertEqual(computed.call_count, 3 * of_a_seed)
+    self.assertEqual(again, three)
+    row(self._run(scale=0.03))
+    self.assertEqual(computed.call_count, 4 * of_a_seed)
+    for path in (self._folder / 'stored').iterdir():
+      self.assertNotIn(str(self._folder), path.read_text())
+
+  def test_dp_ftrl(self):
+    for name, value in dict(
+        METHODS=(dp_ftrl_mnist.TREE,),
+        EPSILONS=(8.0,),
+        compared=lambda found, cells: rows.Result(
+            lines=[rows.Line('x', sum(found[dp_ftrl_mnist.TREE, 8.0]))],
+            verdict=rows.NO_NUMBER,
+            why='',
+        ),
+        _fewer_passes=lambda *_: '',
+    ).items():
+      self.enterContext(mock.patch.object(dp_ftrl_mnist, name, value))
+    self.enterContext(mock.patch.object(dp_ftrl_mnist.engine, 'start'))
+    trained = self.enterContext(
+        mock.patch.object(
+            dp_ftrl_mnist,
+            '_trained',
+            return_value=mock.Mock(metrics=[{'test_accuracy': 0.5}]),
+        )
+    )
+    self._check(dp_ftrl_mnist.run, trained, 1)
+    # As would another plan of the same noise.
+    with mock.patch.object(dp_ftrl_mnist, 'CLIP', 2.0):
+      dp_ftrl_mnist.run(self._run())
+    self.assertEqual(trained.call_count, 5)
+
+
+if __name__ == '__main__':
+  absltest.main()
