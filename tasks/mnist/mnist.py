@@ -26,11 +26,12 @@ again. Learning rates were chosen on the held-out digits of short runs.
 """
 
 import argparse
+from collections.abc import Callable
 import contextlib
 import dataclasses
 import pathlib
 import sys
-from typing import Optional
+from typing import Any, Optional
 
 from tasks.common import engine
 from tasks.common import flags
@@ -181,7 +182,11 @@ def sizes_of(settings: Settings, data: mnist_data.Mnist) -> mnist_sizes.Sizes:
 
 
 def run(
-    settings: Settings, *, where: engine.EngineSettings, progress: str
+    settings: Settings,
+    *,
+    where: engine.EngineSettings,
+    progress: str,
+    train: Optional[Callable[..., Any]] = None,
 ):
   """Makes all runs and returns (`mnist_report.Finished` rows, name of data).
 
@@ -191,6 +196,8 @@ def run(
     settings: Settings of the runs.
     where: Where to compute.
     progress: Kind of progress, as for `tff_dp.program.train`.
+    train: Function that trains a row with one seed, as `mnist_run.train` does.
+      `None` for that function.
   """
   _checks.integer_at_least(1, seeds=settings.seeds)
   _checks.integer_at_least(1, evaluations=settings.evaluations)
@@ -220,6 +227,7 @@ def run(
   with contextlib.suppress(RuntimeError):
     tf.config.threading.set_intra_op_parallelism_threads(1)
   engine.start(where, progress=progress)
+  train = train or mnist_run.train
   finished = []
   for row in rows:
     results = []
@@ -231,7 +239,7 @@ def run(
             file=sys.stderr,
         )
       results.append(
-          mnist_run.train(
+          train(
               row,
               output_dir / row.name / f'seed_{seed}',
               data=data,

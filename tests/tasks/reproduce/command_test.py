@@ -500,7 +500,7 @@ class SmallTrainingTest(parameterized.TestCase):
   def test_verdict_on_mnist(self, scale, accuracy, verdict):
     folder = pathlib.Path(self.create_tempdir())
 
-    def main(settings, **unused_where):
+    def make(settings, **unused_where):
       self.assertEqual(settings.rows, ('ldp_sgd',))
       self.assertEqual((settings.scale, settings.seeds), (scale, 1))
       row = dict(
@@ -516,7 +516,7 @@ class SmallTrainingTest(parameterized.TestCase):
       )
       (folder / 'results.json').write_text(json.dumps({'rows': [row]}))
 
-    self.enterContext(mock.patch.object(mnist_training.mnist, 'main', main))
+    self.enterContext(mock.patch.object(mnist_training.mnist, 'run', make))
     row = mnist_training.MnistRun(
         papers={'ldp_sgd': '0.91'}, why='.', fields={'num_clients': 60}
     )

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import json
+import math
 import pathlib
 from unittest import mock
 
@@ -16,7 +17,9 @@ import pytest
 
 from tasks import __main__ as tasks_main
 from tasks.mnist import mnist_data
+from tasks.mnist import mnist_guarantees
 from tasks.reproduce import dp_ftrl_mnist
+from tasks.reproduce import mnist_training
 from tasks.reproduce import page
 from tasks.reproduce import rows
 from tasks.reproduce import table
@@ -303,6 +306,35 @@ class RowsTest(parameterized.TestCase):
     with mock.patch.object(dp_ftrl_mnist, 'CLIP', 2.0):
       dp_ftrl_mnist.run(self._run())
     self.assertEqual(trained.call_count, 5)
+
+  def test_mnist(self):
+    from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
+
+    self.enterContext(mock.patch.object(mnist_training.mnist.engine, 'start'))
+    trained = self.enterContext(
+        mock.patch.object(
+            mnist_run,
+            'train',
+            side_effect=lambda row, *_, seed, **unused: mnist_run.Result(
+                seed,
+                tuple(
+                    {'round': each, 'test_accuracy': each / 3, 'test_loss': 1.0}
+                    for each in (1, 2)
+                ),
+                (mnist_guarantees.nothing(row.delta),),
+            ),
+        )
+    )
+    row = table.BY_NAME['shuffled_fig_3a'].run
+    self._check(row, trained, 1)
+    found = row(self._run())
+    self.assertEqual(trained.call_count, 4)
+    self.assertEqual(found.lines[0].ours, 0.666667)
+    self.assertEqual(found.lines[1].ours, math.inf)
+    self.assertEqual(list(found.curves[0].x), [1, 2])
+    for fields in {'evaluations': 7}, {'server_learning_rate': 3.0}:
+      dataclasses.replace(row, fields=fields)(self._run())
+    self.assertEqual(trained.call_count, 6)
 
 
 if __name__ == '__main__':
