@@ -4,9 +4,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
-import json
+import functools
 import math
-import pathlib
 import statistics
 
 from tasks.common import engine
@@ -21,6 +20,7 @@ from tasks.silos import mnist_odd_even
 from tasks.silos import obesity
 from tasks.silos import silo_algorithms
 from tasks.silos import silo_data
+from tasks.silos import silo_study
 from tff_dp.systems.silos import silo_sampling
 
 _PAPER = 'ISRL-DP'
@@ -117,8 +117,8 @@ class _Sweep:
     num_records: Number of training records of the largest silo, for the batch
       size K.
     fields: Further fields of the task's settings.
-    folders: Folder of a problem of the task -> its name in the table. Both are
-      empty if there is one problem.
+    titles: Problem of the task -> its name in the table. Empty if there is one
+      problem.
     population_share: Function from the path of the user's data to the share of
       the paper's records that they have.
   """
@@ -128,9 +128,7 @@ class _Sweep:
   rounds: int
   num_records: int
   fields: dict[str, object] = dataclasses.field(default_factory=dict)
-  folders: Mapping[str, str] = dataclasses.field(
-      default_factory=lambda: {'': ''}
-  )
+  titles: Mapping[str, str] = dataclasses.field(default_factory=dict)
   population_share: Callable[[str | None], float] = lambda data: 1.0
 
   def settings(self, run: rows.Run):
@@ -151,20 +149,18 @@ class _Sweep:
     )
 
   def __call__(self, run: rows.Run) -> rows.Result:
-    settings = self.settings(run)
-    self.task.main(
-        settings, where=engine.EngineSettings(), progress=run.progress
-    )
-    return self.result(run)
-
-  def result(self, run: rows.Run) -> rows.Result:
-    """Returns what the finished cells of a run say."""
     settings, found = self.settings(run), {}
-    for folder, name in self.folders.items():
-      path = pathlib.Path(settings.output_dir, folder, 'results.json')
-      content = json.loads(path.read_text())
-      found[name] = content['cells']
-    result = compared(found, error=content['error'])
+    for problem, _, cells in silo_study.run_all(
+        self.task.problems(settings),
+        settings,
+        where=engine.EngineSettings(),
+        progress=run.progress,
+        # The sweep shows which cells were done before.
+        trial=functools.partial(run.trial, is_shown=False),
+    ):
+      name = self.titles.get(problem.name, '')
+      found[name] = [cell.to_json() for cell in cells]
+    result = compared(found, error=problem.error_name)
     why = result.why
     if settings.rounds < self.rounds:
       why += (
@@ -324,7 +320,7 @@ ROWS = (
             rounds=50,
             num_records=214,
             fields={'layouts': ('charges_5', 'charges_10', 'charges_15')},
-            folders={
+            titles={
                 'charges_5': '5 silos',
                 'charges_10': '10 silos',
                 'charges_15': '15 silos',

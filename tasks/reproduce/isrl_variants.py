@@ -13,7 +13,7 @@ No process shuffles the messages of silos. So the result for shuffled minibatch
 SGD is its noise alone, beside the noise without a shuffler.
 """
 
-import json
+import functools
 import statistics
 
 from tasks.common import engine
@@ -172,22 +172,37 @@ def build(problem, name: str, epsilon: float, num_records, rounds: int):
 
 
 def _errors(problem, name, epsilon, rounds, run: rows.Run) -> list[float]:
-  """Returns the test error of every seed; those of before are read."""
-  path = run.output_dir / f'{name.replace(" ", "_")}_{epsilon:g}_{rounds}.json'
-  errors = json.loads(path.read_text()) if path.exists() else []
-  process = None
-  for seed in range(len(errors), run.seeds):
+  """Returns the test error of every seed."""
+  # Built once, and not where all seeds ended before.
+  process = functools.cache(
+      lambda: build(
+          problem, name, epsilon, problem.split(0).num_records, rounds
+      )
+  )
+
+  def compute(seed):
     split = problem.split(seed)
-    if process is None:
-      process = build(problem, name, epsilon, split.num_records, rounds)
-    weights = silo_cells.rounds(process, split)
-    errors.append(
-        silo_models.error(
-            problem.loss, weights.reshape([-1, 1]), split.test, split.train
-        )
+    weights = silo_cells.rounds(process(), split)
+    error = silo_models.error(
+        problem.loss, weights.reshape([-1, 1]), split.test, split.train
     )
-    path.write_text(json.dumps(errors))
-  return errors[: run.seeds]
+    return {'test_error': float(error)}
+
+  facts = {
+      'variant': name,
+      'epsilon': epsilon,
+      'rounds': rounds,
+      'data': silo_cells.summary(problem.split(0)),
+  }
+  file_name = f'{name.replace(" ", "_")}_epsilon_{epsilon:g}'
+  return [
+      run.trial(
+          f'{file_name}_seed_{seed}',
+          facts | {'seed': seed},
+          functools.partial(compute, seed),
+      )['test_error']
+      for seed in range(run.seeds)
+  ]
 
 
 def _shuffled_lines() -> list[rows.Line]:

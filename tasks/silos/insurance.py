@@ -148,15 +148,17 @@ def problem(table: silo_data.Table, layout: str) -> silo_algorithms.Problem:
   )
 
 
+def problems(settings: Settings) -> list[silo_algorithms.Problem]:
+  """Returns the problems of a sweep, one for each layout."""
+  table = silo_data.load(silo_data.INSURANCE, settings.data)
+  layouts = dict.fromkeys(settings.layouts)
+  return [problem(table, layout) for layout in layouts]
+
+
 def main(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> int:
   """Makes all runs, prints the tables and returns the exit code."""
-  table = silo_data.load(silo_data.INSURANCE, settings.data)
-  layouts = dict.fromkeys(settings.layouts)
   return silo_study.main(
-      [problem(table, layout) for layout in layouts],
-      settings,
-      where=where,
-      progress=progress,
+      problems(settings), settings, where=where, progress=progress
   )

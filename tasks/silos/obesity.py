@@ -134,10 +134,15 @@ def problem(data: str | None) -> silo_algorithms.Problem:
   )
 
 
+def problems(settings: Settings) -> list[silo_algorithms.Problem]:
+  """Returns the problems of a sweep."""
+  return [problem(settings.data)]
+
+
 def main(
     settings: Settings, *, where: engine.EngineSettings, progress: str
 ) -> int:
   """Makes all runs, prints the tables and returns the exit code."""
   return silo_study.main(
-      [problem(settings.data)], settings, where=where, progress=progress
+      problems(settings), settings, where=where, progress=progress
   )

@@ -78,6 +78,7 @@ class Runner:
       folder: pathlib.Path,
       silos_per_round: Optional[int],
       report: Callable[..., None],
+      trial: Optional[Callable[..., dict[str, Any]]] = None,
   ):
     """Initializes the object.
 
@@ -88,24 +89,58 @@ class Runner:
       folder: Folder of the finished cells.
       silos_per_round: Number of silos that can be reached, `None` for all.
       report: Function that is called with every cell and `was_done`.
+      trial: Function of the cell's name, its facts and a function that computes
+        its numbers. It returns the numbers of an equal cell, which somebody
+        else has, or computes them. Such a cell does not say what silos spent.
+        `None` for the cells in `folder` alone.
     """
     self._problem, self._algorithm, self._sizes = problem, algorithm, sizes
-    self._folder, self._report = folder, report
+    self._folder, self._report, self._trial = folder, report, trial
     self._silos_per_round = silos_per_round
     self._processes, self._terms = {}, {}
     # Other records or another preprocessing are another experiment.
+    split = problem.split(0)
+    self._summary = summary(split)
     self._facts = {
         'problem': problem.name,
-        'data': _digest(problem.split(0)),
+        'data': _digest(split),
         **algorithm.facts(sizes),
         'silos_per_round': silos_per_round,
     }
 
   def cell(self, epsilon: float, scale: float, seed: int) -> Cell:
     """Returns the cell. Runs it if it was not made before."""
+    if self._trial is None:
+      return self._kept(epsilon, scale, seed)
+    made = []
+
+    def compute():
+      made.append(self._kept(epsilon, scale, seed).to_json())
+      return {name: made[0][name] for name in ('test_error', 'train_error')}
+
+    # Infinity is 'inf', as in the file of a cell.
+    named = {
+        'algorithm': self._algorithm.name,
+        'epsilon': epsilon if math.isfinite(epsilon) else 'inf',
+        'scale': scale,
+        'seed': seed,
+    }
+    numbers = self._trial(
+        f'{self._problem.name}_{self._algorithm.name}_'
+        + _file_name(epsilon, scale, seed),
+        named | self._facts | {'data': self._summary},
+        compute,
+    )
+    cell = Cell.from_json({**named, **numbers, 'silos': {}})
+    if not made:
+      self._report(cell, was_done=True)
+    return cell
+
+  def _kept(self, epsilon: float, scale: float, seed: int) -> Cell:
+    """Returns the cell of the folder. Runs it if it is not there."""
     from tff_dp.files import run_directory  # pylint: disable=g-import-not-at-top
 
-    path = self._folder / f'epsilon_{epsilon:g}_step_{scale:g}_seed_{seed}.json'
+    path = self._folder / f'{_file_name(epsilon, scale, seed)}.json'
     if path.exists():
       content = json.loads(path.read_text())
       if content.pop('facts') == self._facts:
@@ -225,6 +260,26 @@ def rounds(process, split: silo_preprocessing.Split) -> np.ndarray:
   return np.asarray(weights)
 
 
+def summary(split: silo_preprocessing.Split) -> dict[str, Any]:
+  """Returns what tells data apart, and is the same on every machine.
+
+  Components of images depend on the machine: in their last digits, and in their
+  signs. So features count by their norm alone, to four digits.
+  """
+  parts = (*split.train.values(), split.test)
+  labels = hashlib.sha256()
+  for records in parts:
+    labels.update(np.ascontiguousarray(records.labels).tobytes())
+  squares = sum(
+      np.sum(np.square(records.features, dtype=np.float64)) for records in parts
+  )
+  return {
+      'records': list(split.num_records.values()),
+      'labels': labels.hexdigest()[:16],
+      'norm_of_features': float(f'{math.sqrt(squares):.4g}'),
+  }
+
+
 def _digest(split: silo_preprocessing.Split) -> str:
   """Returns a hash of all records, which tells cells of other data apart."""
   digest = hashlib.sha256()
@@ -232,3 +287,7 @@ def _digest(split: silo_preprocessing.Split) -> str:
     digest.update(np.ascontiguousarray(records.features).tobytes())
     digest.update(np.ascontiguousarray(records.labels).tobytes())
   return digest.hexdigest()
+
+
+def _file_name(epsilon: float, scale: float, seed: int) -> str:
+  return f'epsilon_{epsilon:g}_step_{scale:g}_seed_{seed}'

@@ -17,12 +17,13 @@ A finished cell is not repeated: the same command goes on where it was stopped,
 and more seeds or epsilons only add the missing cells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import math
 import pathlib
 import statistics
+from typing import Any, Optional
 
 from tasks.common import engine
 from tasks.common import sweep_progress
@@ -40,6 +41,7 @@ def run(
     settings: silo_settings.Settings,
     *,
     is_quiet: bool,
+    trial: Optional[Callable[..., dict[str, Any]]] = None,
 ) -> list[silo_cells.Cell]:
   """Returns the cells of one problem, except for the tuning seeds.
 
@@ -49,6 +51,7 @@ def run(
     problem: Problem to learn.
     settings: Settings of the sweep.
     is_quiet: Whether to show no progress.
+    trial: See `silo_cells.Runner`.
   """
   rows = [
       (name, epsilon)
@@ -74,6 +77,7 @@ def run(
         folder=pathlib.Path(settings.output_dir, 'cells', name),
         silos_per_round=settings.silos_per_round or problem.silos_per_round,
         report=functools.partial(_show, reporter, problem.name),
+        trial=trial,
     )
     epsilons = [epsilon for row, epsilon in rows if row == name]
     chosen = dict.fromkeys(epsilons, scales[0])
@@ -106,6 +110,29 @@ def _tuning_error(
   )
 
 
+def run_all(
+    problems: Sequence[silo_algorithms.Problem],
+    settings: silo_settings.Settings,
+    *,
+    where: engine.EngineSettings,
+    progress: str,
+    trial: Optional[Callable[..., dict[str, Any]]] = None,
+) -> Iterator[tuple[silo_algorithms.Problem, Any, list[silo_cells.Cell]]]:
+  """Yields (problem, its settings, its cells), as soon as its cells are done.
+
+  Args: see `main`, and `silo_cells.Runner` for `trial`.
+  """
+  engine.start(where, progress=progress)
+  for problem in problems:
+    own = settings
+    if len(problems) > 1:
+      folder = pathlib.Path(settings.output_dir, problem.name)
+      own = dataclasses.replace(settings, output_dir=str(folder))
+    yield problem, own, run(
+        problem, own, is_quiet=progress == 'quiet', trial=trial
+    )
+
+
 def main(
     problems: Sequence[silo_algorithms.Problem],
     settings: silo_settings.Settings,
@@ -122,13 +149,9 @@ def main(
     where: Where to compute.
     progress: Kind of progress, as for `tff_dp.program.train`.
   """
-  engine.start(where, progress=progress)
-  for problem in problems:
-    own = settings
-    if len(problems) > 1:
-      folder = pathlib.Path(settings.output_dir, problem.name)
-      own = dataclasses.replace(settings, output_dir=str(folder))
-    cells = run(problem, own, is_quiet=progress == 'quiet')
+  for problem, own, cells in run_all(
+      problems, settings, where=where, progress=progress
+  ):
     text = silo_report.write(problem, own, cells)
     print(text)
     for name in ('results.md', 'results.json', 'errors.png'):

@@ -24,7 +24,10 @@ from tasks.reproduce import page
 from tasks.reproduce import rows
 from tasks.reproduce import table
 from tasks.reproduce import trials
+from tasks.silos import silo_cells
+from tasks.silos import silo_study
 from tests.cli import command
+from tests.tasks.silos import silo_tables
 
 _FACTS = {
     'steps': 480,
@@ -335,6 +338,39 @@ class RowsTest(parameterized.TestCase):
     for fields in {'evaluations': 7}, {'server_learning_rate': 3.0}:
       dataclasses.replace(row, fields=fields)(self._run())
     self.assertEqual(trained.call_count, 6)
+
+  def test_silos(self):
+    data = self._folder / 'obesity.csv'
+    silo_tables.write(silo_tables.obesity_table((30,) * 7), data)
+    self.enterContext(mock.patch.object(silo_study.engine, 'start'))
+
+    def make(runner, epsilon, scale, seed):
+      name = runner._algorithm.name
+      return silo_cells.Cell(name, epsilon, scale, seed, seed / 7, scale, {})
+
+    made = self.enterContext(
+        mock.patch.object(silo_cells.Runner, '_made', autospec=True)
+    )
+    made.side_effect = make
+    row = dataclasses.replace(
+        table.BY_NAME['isrl_fig_6'].run,
+        epsilons=(3.0, 9.0),
+        num_records=20,
+        fields={'step_scales': (0.5, 2.0)},
+    )
+    run = lambda run: row(dataclasses.replace(run, data=str(data)))
+    run(self._run(scale=0.06))
+    # Two of the four algorithms at two epsilons; two seeds for each of two
+    # steps to choose from, and one more.
+    self.assertEqual(made.call_count, 6 * (4 + 1))
+    three = run(self._run(scale=0.06, seeds=3))
+    self.assertEqual(made.call_count, 6 * (4 + 3))
+    self.assertEqual(run(self._run(scale=0.06, seeds=3)), three)
+    self.assertEqual(made.call_count, 6 * (4 + 3))
+    self.assertLen(list((self._folder / 'stored').iterdir()), 6 * (4 + 3))
+    silo_tables.write(silo_tables.obesity_table((31,) * 7), data)
+    run(self._run(scale=0.06))
+    self.assertEqual(made.call_count, 6 * (4 + 3) + 6 * (4 + 1))
 
 
 if __name__ == '__main__':
