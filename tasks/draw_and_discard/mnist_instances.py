@@ -21,7 +21,9 @@ with the same command; a row that is finished is kept.
 """
 
 import argparse
+from collections.abc import Callable
 import dataclasses
+import functools
 import json
 import math
 import pathlib
@@ -150,7 +152,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(
-    settings: Settings, *, where: engine.EngineSettings, progress: str
+    settings: Settings,
+    *,
+    where: engine.EngineSettings,
+    progress: str,
+    trial: Optional[Callable[..., dict[str, Any]]] = None,
 ) -> list[dict[str, Any]]:
   """Makes all rows that are missing, and returns the results of all rows.
 
@@ -158,6 +164,9 @@ def run(
     settings: Settings of the sweep.
     where: Where to compute.
     progress: Kind of progress, as for `program.train`.
+    trial: Function of the name of a row, its facts and a function that makes
+      its results. It returns the results of an equal row, which somebody else
+      has, or makes them. `None` for the rows in `settings.output_dir` alone.
   """
   settings = settings.filled()
   data = mnist_data.load(settings.data, is_full_size=settings.full)
@@ -178,29 +187,49 @@ def run(
         'seed': settings.seed,
         'row': dataclasses.asdict(row) | {'experiment': None},
     }
-    path = folder / f'{row.name}.json'
-    content = json.loads(path.read_text()) if path.exists() else None
-    was_done = content is not None and content['facts'] == facts
-    if not was_done:
-      content = {
-          'facts': facts,
-          **mnist_instances_rows.run_row(
-              settings,
-              row,
-              data,
-              output_dir=folder / row.name,
-              progress=progress,
-          ),
-      }
-      temporary = path.with_suffix('.tmp')
-      temporary.write_text(json.dumps(content))
-      temporary.replace(path)
-    results.append({'experiment': row.experiment, 'name': row.name, **content})
+    make = functools.partial(
+        mnist_instances_rows.run_row,
+        settings,
+        row,
+        data,
+        output_dir=folder / row.name,
+        progress=progress,
+    )
+    content, was_done = _result(folder / f'{row.name}.json', facts, make, trial)
+    results.append({
+        'experiment': row.experiment,
+        'name': row.name,
+        'facts': facts,
+        **content,
+    })
     reporter.show(
         f'{row.experiment} {row.name}: accuracy {content["accuracy"]:.3f}',
         was_done=was_done,
     )
   return results
+
+
+def _result(
+    path: pathlib.Path, facts, make, trial
+) -> tuple[dict[str, Any], bool]:
+  """Returns (results of a row, whether they were there before)."""
+  made = []
+
+  def compute():
+    content = json.loads(path.read_text()) if path.exists() else {}
+    if content.pop('facts', None) != facts:
+      content = make()
+      made.append(path)
+      temporary = path.with_suffix('.tmp')
+      temporary.write_text(json.dumps({'facts': facts, **content}))
+      temporary.replace(path)
+    return content
+
+  if trial is None:
+    content = compute()
+  else:
+    content = trial(f'{path.stem}_seed_{facts["seed"]}', facts, compute)
+  return content, not made
 
 
 def main(

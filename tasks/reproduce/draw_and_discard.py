@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw and discard (arXiv:1807.04369): whose epsilon, and the spread."""
 
-import json
+import dataclasses
 import math
 import statistics
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from tasks.draw_and_discard import known_weights_one_by_one as one_by_one
 from tasks.draw_and_discard import mnist_instances
 from tasks.reproduce import mnist_training
 from tasks.reproduce import rows
+from tasks.reproduce import trials
 from tasks.reproduce.published import later_snapshots
 from tff_dp.systems.draw_and_discard import client_steps
 
@@ -160,27 +162,23 @@ def run_spread(run: rows.Run) -> rows.Result:
 def run_known_weights(run: rows.Run) -> rows.Result:
   """The logistic model whose 33 weights are known, no noise."""
   updates = run.scaled(_KNOWN_UPDATES)
-  found = [
-      one_by_one.run(
-          one_by_one.Settings(updates=updates, seed=seed),
-          run.output_dir / f'seed_{seed}',
-          is_quiet=run.progress == 'quiet',
-      )
-      for seed in range(run.seeds)
+  found = [_known_weights(updates, seed, run) for seed in range(run.seeds)]
+  quality = [
+      known_weights_model.quality(np.array(one['weights'])) for one in found
   ]
-  quality = [known_weights_model.quality(one.weights) for one in found]
   lines = [
       _over_seeds(name, [one[name] for one in quality], paper)
       for name, paper in _QUALITY.items()
   ]
-  errors = np.array([one.errors for one in found])
+  errors = np.array([one['errors'] for one in found])
   lines.append(
       _over_seeds('root mean square error of a weight', errors[:, -1, 1], None)
   )
   true = known_weights_model.TRUE_WEIGHTS
   order = np.argsort(true)
   weights = np.array([
-      known_weights_model.from_scaled(one.weights)[order] for one in found
+      known_weights_model.from_scaled(np.array(one['weights']))[order]
+      for one in found
   ])
   panel = 'estimated weight over true weight'
   return rows.Result(
@@ -208,15 +206,37 @@ def run_known_weights(run: rows.Run) -> rows.Result:
   )
 
 
+def _known_weights(updates: int, seed: int, run: rows.Run) -> dict[str, Any]:
+  """Returns the last weights, and pairs of updates and error on the way."""
+  settings = one_by_one.Settings(updates=updates, seed=seed)
+  name = f'seed_{seed}'
+
+  def compute():
+    found = one_by_one.run(
+        settings, run.output_dir / name, is_quiet=run.progress == 'quiet'
+    )
+    return {
+        'weights': found.weights.tolist(),
+        'errors': trials.rounded(found.errors.tolist()),
+    }
+
+  return run.trial(name, dataclasses.asdict(settings), compute)
+
+
 def run_instances(run: rows.Run) -> rows.Result:
   """MNIST with k instances, batches, epsilons and strategies."""
   passes = run.scaled(_PASSES)
   found = {}
+
+  def trial(name, facts, compute):
+    # The sweep shows which rows were done before.
+    rounded = lambda: trials.rounded(compute())
+    return run.trial(name, facts, rounded, is_shown=False)
+
   for seed in range(run.seeds):
-    folder = run.output_dir / f'seed_{seed}'
-    mnist_instances.main(
+    results = mnist_instances.run(
         mnist_instances.Settings(
-            output_dir=str(folder),
+            output_dir=str(run.output_dir / f'seed_{seed}'),
             data=run.data,
             full=True,
             passes=passes,
@@ -226,8 +246,9 @@ def run_instances(run: rows.Run) -> rows.Result:
         ),
         where=engine.EngineSettings(),
         progress=run.progress,
+        trial=trial,
     )
-    for row in json.loads((folder / 'results.json').read_text())['rows']:
+    for row in results:
       found.setdefault((row['experiment'], row['name']), []).append(row)
   return rows.Result(
       lines=[

@@ -16,9 +16,12 @@ import numpy as np
 import pytest
 
 from tasks import __main__ as tasks_main
+from tasks.common import digits_data
+from tasks.draw_and_discard import mnist_instances
 from tasks.mnist import mnist_data
 from tasks.mnist import mnist_guarantees
 from tasks.reproduce import dp_ftrl_mnist
+from tasks.reproduce import draw_and_discard
 from tasks.reproduce import mnist_training
 from tasks.reproduce import page
 from tasks.reproduce import rows
@@ -371,6 +374,49 @@ class RowsTest(parameterized.TestCase):
     silo_tables.write(silo_tables.obesity_table((31,) * 7), data)
     run(self._run(scale=0.06))
     self.assertEqual(made.call_count, 6 * (4 + 3) + 6 * (4 + 1))
+
+  def test_instances(self):
+    digits = digits_data.Digits(
+        np.zeros([10, 28, 28], np.uint8), np.arange(10, dtype=np.int32)
+    )
+    data = mnist_data.Mnist(digits, digits, name='made')
+    self.enterContext(
+        mock.patch.object(mnist_data, 'load', lambda source, is_full_size: data)
+    )
+    self.enterContext(mock.patch.object(mnist_instances.engine, 'start'))
+    made = self.enterContext(
+        mock.patch.object(
+            mnist_instances.mnist_instances_rows,
+            'run_row',
+            side_effect=lambda settings, *_, **unused: {
+                'accuracy': 0.5,
+                'loss': 1.0,
+                'points': [[10, 1 / 3, 0.5]],
+                'passes': settings.passes,
+            },
+        )
+    )
+    draw_and_discard.run_instances(self._run(scale=0.1))
+    of_a_seed = made.call_count
+    names = {call.args[1].name for call in made.call_args_list}
+    self.assertLen(names, of_a_seed)
+    made.reset_mock()
+    draw_and_discard.run_instances(self._run(scale=0.1, seeds=3))
+    self.assertEqual(made.call_count, 2 * of_a_seed)
+    draw_and_discard.run_instances(self._run(scale=0.1, seeds=3))
+    self.assertEqual(made.call_count, 2 * of_a_seed)
+    draw_and_discard.run_instances(self._run(scale=0.2))
+    self.assertEqual(made.call_count, 3 * of_a_seed)
+
+  def test_known_weights(self):
+    run = mock.Mock(wraps=draw_and_discard.one_by_one.run)
+    self.enterContext(
+        mock.patch.object(draw_and_discard.one_by_one, 'run', run)
+    )
+    first = draw_and_discard.run_known_weights(self._run(scale=6e-8, seeds=2))
+    again = draw_and_discard.run_known_weights(self._run(scale=6e-8, seeds=2))
+    self.assertEqual(run.call_count, 2)
+    self.assertEqual(again, first)
 
 
 if __name__ == '__main__':
