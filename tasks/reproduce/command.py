@@ -26,7 +26,7 @@ class Settings:
   Attributes:
     name: Name of the row to run, `None` to list all rows.
     scale: Share of the paper's rounds, in (0, 1].
-    seeds: Number of trials, `None` for the paper's number.
+    seeds: Number of seeds, `None` for the paper's number of trials.
     output_dir: Folder of the run, `None` for runs/reproduce/NAME.
     data: Path of the user's data, `None` for the task's own places.
     keep: Whether each trial is stored in the repository as soon as it ends, and

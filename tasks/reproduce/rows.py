@@ -110,7 +110,7 @@ class Run:
 
   Attributes:
     scale: Share of the rounds or updates.
-    seeds: Number of trials.
+    seeds: Number of seeds. Each method at each epsilon has a trial with each.
     output_dir: Folder of everything that is trained. A run with the same folder
       goes on where it was stopped.
     data: Path of the user's data, `None` for the task's own places.
