@@ -11,7 +11,8 @@ with one seed, for example. Its file has
 
 A trial is taken where all facts are the same, and computed where any differs.
 Floats in facts count to six digits, since a calibrated number may end otherwise
-on another machine.
+on another machine. The code is no fact: a change that moves the numbers of a row
+must delete its trials.
 """
 
 from collections.abc import Callable
