@@ -57,8 +57,8 @@ def figure_of(name: str) -> pathlib.Path:
 
 
 def trials_of(name: str) -> pathlib.Path:
-  """Returns the folder of the trials of a row in the repository."""
-  return path_of(name).parent / 'trials' / name
+  """Returns the file of the trials of a row in the repository."""
+  return path_of(name).parent / 'trials' / f'{name}.json'
 
 
 def json_text(content: dict[str, Any]) -> str:

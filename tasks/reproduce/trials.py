@@ -1,9 +1,10 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trials that ended: a small JSON file each, which later runs take.
+"""Trials that ended: a small JSON each, which later runs take.
 
 A trial is the smallest part of a row that takes long: one method at one epsilon
-with one seed, for example. Its file has
+with one seed, for example. A run has a file for each of its trials, and the
+repository a file for each row, with a line for each trial. A trial has
 
     facts     everything that the numbers depend on
     hours     how long it took, with the attempts that were stopped
@@ -38,7 +39,7 @@ class Trials:
   Attributes:
     own: Folder of the trials that this run, or an earlier one with the same
       folder, computed.
-    stored: Folder of the row's trials in the repository, `None` for none.
+    stored: File of the row's trials in the repository, `None` for none.
     keep: Whether a trial is written to `stored`, too, as soon as it ends.
     is_quiet: Whether to print nothing where a trial is taken.
   """
@@ -75,18 +76,21 @@ class Trials:
     """
     facts = json.loads(json.dumps(rounded(facts)))
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    file_name = f'{name}_{digest.hexdigest()[:_HASHED]}.json'
-    own = self.own / file_name
-    stored = None if self.stored is None else self.stored / file_name
-    content = _ended(stored, facts) or _ended(own, facts)
+    key = f'{name}_{digest.hexdigest()[:_HASHED]}'
+    own, stored = self.own / f'{key}.json', self._all_stored()
+    content = _ended(stored.get(key), facts) or _ended(_read(own), facts)
     if content is None:
       content = _computed(own, facts, compute)
     elif is_shown and not self.is_quiet:
       print(f'{name}: a trial that ended before', file=sys.stderr, flush=True)
-    if self.keep and stored is not None and _ended(stored, facts) is None:
-      _write(stored, content)
-    self._hours[file_name] = content['hours']
+    if self.keep and self.stored is not None and stored.get(key) != content:
+      # Another run may have stored some in the meantime.
+      _write(self.stored, self._all_stored() | {key: content})
+    self._hours[key] = content['hours']
     return content['numbers']
+
+  def _all_stored(self) -> dict[str, Any]:
+    return (self.stored and _read(self.stored)) or {}
 
 
 def rounded(value):
@@ -102,8 +106,8 @@ def rounded(value):
 
 def _computed(path: pathlib.Path, facts, compute) -> dict[str, Any]:
   """Computes a trial and writes it. One that is stopped leaves its hours."""
-  before = _read(path, facts)
-  hours = before['hours'] if before else 0.0
+  before = _read(path)
+  hours = before['hours'] if before and before['facts'] == facts else 0.0
   content = {'facts': facts}
   start = time.monotonic()
   try:
@@ -116,21 +120,19 @@ def _computed(path: pathlib.Path, facts, compute) -> dict[str, Any]:
   return content
 
 
-def _ended(path: pathlib.Path | None, facts) -> dict[str, Any] | None:
-  content = None if path is None else _read(path, facts)
-  return content if content and 'numbers' in content else None
+def _ended(content: dict[str, Any] | None, facts) -> dict[str, Any] | None:
+  """Returns the content of a trial if it ended and has these facts."""
+  is_it = content and content['facts'] == facts and 'numbers' in content
+  return content if is_it else None
 
 
-def _read(path: pathlib.Path, facts) -> dict[str, Any] | None:
-  if not path.exists():
-    return None
-  content = json.loads(path.read_text())
-  return content if content['facts'] == facts else None
+def _read(path: pathlib.Path) -> dict[str, Any] | None:
+  return json.loads(path.read_text()) if path.exists() else None
 
 
 def _write(path: pathlib.Path, content: dict[str, Any]) -> None:
+  """Writes a line for each key."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  # A line each for facts, numbers and hours.
-  lines = [f'"{key}": {json.dumps(value)}' for key, value in content.items()]
+  lines = [f'"{key}": {json.dumps(content[key])}' for key in sorted(content)]
   text = '{\n' + ',\n'.join(lines) + '\n}\n'
   run_directory.write_atomically(path, text)

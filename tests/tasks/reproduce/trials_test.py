@@ -61,22 +61,22 @@ class TrialsTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._folder = pathlib.Path(self.create_tempdir())
+    self._store = self._folder / 'trials' / 'row.json'
 
   def _trials(self, own='own', *, keep=True, **fields):
     return trials.Trials(
-        self._folder / own, stored=self._folder / 'stored', keep=keep, **fields
+        self._folder / own, stored=self._store, keep=keep, **fields
     )
 
-  def _files(self, folder):
-    return list((self._folder / folder).glob('*.json'))
+  def _stored(self):
+    return json.loads(self._store.read_text()) if self._store.exists() else {}
 
   def test_a_stored_trial_is_taken_with_its_hours(self):
     compute = _Computed(self, hours=1.5)
     first = self._trials().trial('a_seed_0', _FACTS, compute)
     self.assertEqual(first, {'accuracy': 0.1})
-    (path,) = self._files('stored')
-    self.assertStartsWith(path.name, 'a_seed_0_')
-    content = json.loads(path.read_text())
+    ((name, content),) = self._stored().items()
+    self.assertStartsWith(name, 'a_seed_0_')
     self.assertEqual(content['numbers'], first)
     self.assertEqual(content['hours'], 1.5)
     self.assertEqual(content['facts']['plan']['noise_multiplier'], 1.23457)
@@ -107,15 +107,11 @@ class TrialsTest(parameterized.TestCase):
     other = self._trials().trial('a', _FACTS | change, compute)
     self.assertEqual(compute.calls, 2)
     self.assertNotEqual(other, first)
-    self.assertLen(self._files('stored'), 2)
+    self.assertLen(self._stored(), 2)
     self.assertEqual(self._trials().trial('a', _FACTS, compute), first)
-    # Whatever the name of a file promises.
-    (path,) = (
-        path
-        for path in self._files('stored')
-        if json.loads(path.read_text())['numbers'] == first
-    )
-    path.write_text(path.read_text().replace('digits', 'letters'))
+    # Whatever a name promises.
+    text = self._store.read_text().replace('digits', 'letters')
+    self._store.write_text(text)
     self._trials('new').trial('a', _FACTS, compute)
     self.assertEqual(compute.calls, 3)
 
@@ -128,11 +124,24 @@ class TrialsTest(parameterized.TestCase):
   def test_only_keep_stores_also_what_ended_before(self):
     compute = _Computed(self)
     self._trials(keep=False).trial('a', _FACTS, compute)
-    self.assertEmpty(self._files('stored'))
+    self.assertEmpty(self._stored())
     self._trials().trial('a', _FACTS, compute)
-    (own,), (stored,) = self._files('own'), self._files('stored')
-    self.assertEqual(own.read_text(), stored.read_text())
+    (own,) = (self._folder / 'own').iterdir()
+    self.assertEqual(self._stored(), {own.stem: json.loads(own.read_text())})
     self.assertEqual(compute.calls, 1)
+    # A line of the file is a trial.
+    self._trials().trial('b', _FACTS | {'seed': 1}, compute)
+    self.assertLen(self._store.read_text().splitlines(), 1 + 2 + 1)
+
+  def test_two_runs_store_side_by_side(self):
+    compute = _Computed(self)
+
+    def while_another_ends():
+      self._trials('other').trial('b', _FACTS | {'seed': 1}, compute)
+      return compute()
+
+    self._trials().trial('a', _FACTS, while_another_ends)
+    self.assertLen(self._stored(), 2)
 
   def test_hours_count_those_of_an_attempt_that_was_stopped(self):
     compute = _Computed(self, hours=2.0)
@@ -143,7 +152,7 @@ class TrialsTest(parameterized.TestCase):
 
     with self.assertRaises(KeyboardInterrupt):
       self._trials().trial('a', _FACTS, stopped)
-    self.assertEmpty(self._files('stored'))
+    self.assertEmpty(self._stored())
     again = self._trials()
     again.trial('a', _FACTS, compute)
     again.trial('b', _FACTS | {'seed': 1}, compute)
@@ -210,7 +219,8 @@ class CommandTest(absltest.TestCase):
     return json.loads((folder / 'result.json').read_text())
 
   def _stored(self):
-    return list((self._results / 'trials' / self._name).glob('*.json'))
+    path = self._results / 'trials' / f'{self._name}.json'
+    return json.loads(path.read_text())
 
   def test_three_seeds_after_one_are_two_more(self):
     one = self._main('a', '--seeds=1', '--keep')
@@ -253,6 +263,7 @@ class RowsTest(parameterized.TestCase):
   def setUp(self):
     super().setUp()
     self._folder = pathlib.Path(self.create_tempdir())
+    self._store = self._folder / 'row.json'
     self._number = 0
 
   def _run(self, **fields):
@@ -267,7 +278,7 @@ class RowsTest(parameterized.TestCase):
             output_dir=folder,
             data=mnist_data.PACKAGED,
             trials=trials.Trials(
-                folder / 'trials', stored=self._folder / 'stored', keep=True
+                folder / 'trials', stored=self._store, keep=True
             ),
         )
         | fields
@@ -284,8 +295,7 @@ class RowsTest(parameterized.TestCase):
     self.assertEqual(again, three)
     row(self._run(scale=0.03))
     self.assertEqual(computed.call_count, 4 * of_a_seed)
-    for path in (self._folder / 'stored').iterdir():
-      self.assertNotIn(str(self._folder), path.read_text())
+    self.assertNotIn(str(self._folder), self._store.read_text())
 
   def test_dp_ftrl(self):
     for name, value in dict(
@@ -370,7 +380,7 @@ class RowsTest(parameterized.TestCase):
     self.assertEqual(made.call_count, 6 * (4 + 3))
     self.assertEqual(run(self._run(scale=0.06, seeds=3)), three)
     self.assertEqual(made.call_count, 6 * (4 + 3))
-    self.assertLen(list((self._folder / 'stored').iterdir()), 6 * (4 + 3))
+    self.assertLen(json.loads(self._store.read_text()), 6 * (4 + 3))
     silo_tables.write(silo_tables.obesity_table((31,) * 7), data)
     run(self._run(scale=0.06))
     self.assertEqual(made.call_count, 6 * (4 + 3) + 6 * (4 + 1))
