@@ -8,6 +8,8 @@ import functools
 import math
 import statistics
 
+from scipy import stats
+
 from tasks.common import engine
 from tasks.mnist import mnist_data
 from tasks.reproduce import isrl_risk
@@ -196,9 +198,9 @@ def compared(
     for name in _ALGORITHMS:
       title = silo_algorithms.BY_NAME[name].title
       epsilons = sorted(e for row, e in groups if row == name)
+      trials = {epsilon: groups[name, epsilon] for epsilon in epsilons}
       means, spreads = [], []
-      for epsilon in epsilons:
-        errors = groups[name, epsilon]
+      for epsilon, errors in trials.items():
         means.append(statistics.fmean(errors))
         spreads.append(statistics.stdev(errors) if len(errors) > 1 else None)
         at = '' if math.isinf(epsilon) else f', epsilon {epsilon:g}'
@@ -214,16 +216,13 @@ def compared(
         spread = None if None in spreads else spreads
         curves.append(rows.Curve(title, epsilons, means, panel, spread))
         if name == silo_algorithms.NOISY_MB_SGD:
-          first = dict(zip(epsilons, zip(means, spreads)))
+          first = trials
         else:
-          for epsilon, mean, spread in zip(epsilons, means, spreads):
+          for epsilon, mean in zip(epsilons, means):
             at = f'{prefix}epsilon {epsilon:g}'
-            other, other_spread = first[epsilon]
-            side = ahead if other < mean else behind
-            side.append(at)
-            if side is ahead and mean - other < max(
-                spread or 0.0, other_spread or 0.0
-            ):
+            other = statistics.fmean(first[epsilon])
+            (ahead if other < mean else behind).append(at)
+            if _may_be_chance(first[epsilon], trials[epsilon]):
               close.append(at)
             is_relative = error == silo_algorithms.RELATIVE_RMSE
             if is_relative and min(other, mean) >= 1:
@@ -240,7 +239,10 @@ def compared(
     if not close:
       verdict = rows.HOLDS
   if close:
-    tail += f' It is lower by less than the spread at {"; ".join(close)}.'
+    tail += (
+        " The difference may be chance (Welch's t-test, 5 %) at"
+        f' {"; ".join(close)}.'
+    )
   if useless:
     tail += f' Both are no better than the mean label at {"; ".join(useless)}.'
   if ties:
@@ -253,6 +255,16 @@ def compared(
       ' calibrated, and the step size was chosen by the training error.',
       curves=curves,
   )
+
+
+def _may_be_chance(first: Sequence[float], second: Sequence[float]) -> bool:
+  """Returns whether trials differ by no more than chance may explain.
+
+  One trial of each says nothing, and then the result is False.
+  """
+  if min(len(first), len(second)) < 2:
+    return False
+  return bool(stats.ttest_ind(first, second, equal_var=False).pvalue > 0.05)
 
 
 def _source(
