@@ -636,6 +636,7 @@ class VectorizedTest(parameterized.TestCase):
       ('format', lambda x: tf.strings.format('{}', x)),
       ('segments', lambda x: tf.math.unsorted_segment_sum(x, [0, 1, 5], 2)),
       ('sort', tf.sort),
+      ('slice', lambda x: tf.slice(x, [tf.argmax(x)], [-1])),
       ('draw', lambda x: x + tf.random.normal([3])),
   )
   def test_all_others_are_refused(self, function):

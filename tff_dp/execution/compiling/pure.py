@@ -381,6 +381,11 @@ class _Scope:
       if convolution is not None and control_flow.are_values(inputs):
         library.check_is_listed(node)
         return convolution(*inputs)
+    if node.op == 'Slice' and library.is_vectorized:
+      # TensorFlow gathers where each client has its own begin. A GPU reads zeros
+      # beyond the end, where a slice of one client fails.
+      if tf.get_static_value(inputs[1]) is None:
+        raise errors.NotPlainError(f'{node.name} (Slice) has no constant begin')
     if node.op == 'MatMul' and library.is_vectorized:
       return [_product(node, *_operation(library, node, inputs), *inputs)]
     return _operation(library, node, inputs)
