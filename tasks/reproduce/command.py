@@ -29,8 +29,8 @@ class Settings:
     seeds: Number of seeds, `None` for the paper's number of trials.
     output_dir: Folder of the run, `None` for runs/reproduce/NAME.
     data: Path of the user's data, `None` for the task's own places.
-    keep: Whether each trial is stored in the repository as soon as it ends, and
-      result and figure replace the stored ones.
+    keep: Whether to go on from the trials in the repository, to store each new
+      one there as soon as it ends, and to replace result and figure.
     write_page: Whether to write docs/reproductions.md, and nothing else.
   """
 
@@ -69,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--seeds',
       type=int,
-      help="seeds of each part (default: the paper's number); those that are"
-      ' stored in the repository are not computed again',
+      help="seeds of each part (default: the paper's number)",
   )
   parser.add_argument(
       '--output-dir',
@@ -83,8 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
       '--keep',
       action='store_true',
-      help='store each trial in the repository as soon as it ends, replace result'
-      ' and figure there, and write the page',
+      help='go on from the trials in the repository instead of repeating them,'
+      ' store each new one there as soon as it ends, replace result and figure,'
+      ' and write the page',
   )
   parser.add_argument(
       '--write-page',
@@ -145,8 +145,8 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
   before = before if row.kind == rows.TRAINING else 0.0
   kept = trials.Trials(
       rows.trials_of(folder),
-      stored=page.trials_of(row.name),
-      keep=settings.keep,
+      # Without --keep, a reader repeats the experiment.
+      stored=page.trials_of(row.name) if settings.keep else None,
       is_quiet=progress == 'quiet',
   )
   try:

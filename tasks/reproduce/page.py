@@ -30,11 +30,12 @@ _HEAD = """# The papers' experiments, beside ours
 data are on this machine. `python -m tasks reproduce NAME` runs one, prints its table
 and draws its figure. The same command resumes a stopped run.
 
-Long rows consist of trials, such as one method at one epsilon with one seed. With
-`--keep`, each trial that ends is stored in `tasks/reproduce/results/trials`. A run takes
-the stored trials whose settings are all the same as its own, and computes the others. So
-a row can be run in parts, on several days or machines: `--seeds 3` adds two seeds to a
-stored one. The hours of such a row are those of its trials.
+Long rows consist of trials, such as one method at one epsilon with one seed. The command
+repeats them all. With `--keep`, it goes on from `tasks/reproduce/results/trials`: it
+takes the trials there whose settings are all the same as its own, computes the others,
+and stores each as soon as it ends. So a row can be run in parts, on several days or
+machines: `--seeds 3` adds two seeds to a stored one. The hours of such a row are those
+of its trials.
 
 A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*. A
 row is *too short to compare* if a shorter run than the paper's falls short of its

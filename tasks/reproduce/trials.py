@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trials that ended: a small JSON each, which later runs take.
+"""Trials that ended: a small JSON each, from which a later run goes on.
 
 A trial is the smallest part of a row that takes long: one method at one epsilon
 with one seed, for example. A run has a file for each of its trials, and the
@@ -39,14 +39,13 @@ class Trials:
   Attributes:
     own: Folder of the trials that this run, or an earlier one with the same
       folder, computed.
-    stored: File of the row's trials in the repository, `None` for none.
-    keep: Whether a trial is written to `stored`, too, as soon as it ends.
+    stored: File of the row's trials in the repository. A trial is taken from
+      there, or written there as soon as it ends. `None` to repeat all trials.
     is_quiet: Whether to print nothing where a trial is taken.
   """
 
   own: pathlib.Path
   stored: pathlib.Path | None = None
-  keep: bool = False
   is_quiet: bool = True
   _hours: dict[str, float] = dataclasses.field(default_factory=dict)
 
@@ -83,7 +82,7 @@ class Trials:
       content = _computed(own, facts, compute)
     elif is_shown and not self.is_quiet:
       print(f'{name}: a trial that ended before', file=sys.stderr, flush=True)
-    if self.keep and self.stored is not None and stored.get(key) != content:
+    if self.stored is not None and stored.get(key) != content:
       # Another run may have stored some in the meantime.
       _write(self.stored, self._all_stored() | {key: content})
     self._hours[key] = content['hours']

@@ -63,9 +63,9 @@ class TrialsTest(parameterized.TestCase):
     self._folder = pathlib.Path(self.create_tempdir())
     self._store = self._folder / 'trials' / 'row.json'
 
-  def _trials(self, own='own', *, keep=True, **fields):
+  def _trials(self, own='own', **fields):
     return trials.Trials(
-        self._folder / own, stored=self._store, keep=keep, **fields
+        self._folder / own, **{'stored': self._store} | fields
     )
 
   def _stored(self):
@@ -80,16 +80,15 @@ class TrialsTest(parameterized.TestCase):
     self.assertEqual(content['numbers'], first)
     self.assertEqual(content['hours'], 1.5)
     self.assertEqual(content['facts']['plan']['noise_multiplier'], 1.23457)
-    for keep in (False, True):
-      later = self._trials('other', keep=keep, is_quiet=False)
-      err = io.StringIO()
-      self.assertIsNone(later.hours)
-      with contextlib.redirect_stderr(err):
-        self.assertEqual(later.trial('a_seed_0', _FACTS, compute), first)
-      self.assertEqual(err.getvalue(), 'a_seed_0: a trial that ended before\n')
-      self.assertEqual(later.hours, 1.5)
-      later.trial('a_seed_1', _FACTS | {'seed': 1}, lambda: {'accuracy': 0})
-      self.assertEqual(later.hours, 1.5)
+    later = self._trials('other', is_quiet=False)
+    err = io.StringIO()
+    self.assertIsNone(later.hours)
+    with contextlib.redirect_stderr(err):
+      self.assertEqual(later.trial('a_seed_0', _FACTS, compute), first)
+    self.assertEqual(err.getvalue(), 'a_seed_0: a trial that ended before\n')
+    self.assertEqual(later.hours, 1.5)
+    later.trial('a_seed_1', _FACTS | {'seed': 1}, lambda: {'accuracy': 0})
+    self.assertEqual(later.hours, 1.5)
     self.assertEqual(compute.calls, 1)
 
   @parameterized.parameters(
@@ -121,9 +120,9 @@ class TrialsTest(parameterized.TestCase):
     self._trials().trial('a', _FACTS | {'rate': 0.25 * (1 + 1e-9)}, compute)
     self.assertEqual(compute.calls, 1)
 
-  def test_only_keep_stores_also_what_ended_before(self):
+  def test_what_ended_before_is_stored_later(self):
     compute = _Computed(self)
-    self._trials(keep=False).trial('a', _FACTS, compute)
+    self._trials(stored=None).trial('a', _FACTS, compute)
     self.assertEmpty(self._stored())
     self._trials().trial('a', _FACTS, compute)
     (own,) = (self._folder / 'own').iterdir()
@@ -230,9 +229,10 @@ class CommandTest(absltest.TestCase):
     self.assertEqual(self._trained, [0, 1, 2])
     self.assertEqual((three['hours'], three['lines'][0]['ours']), (3.0, 0.6))
     self.assertLen(self._stored(), 3)
-    # Without --keep they are taken, too.
-    self.assertEqual(self._main('c', '--seeds=3')['hours'], 3.0)
-    self.assertEqual(self._trained, [0, 1, 2])
+    # Without --keep they are repeated, once in a folder.
+    for _ in range(2):
+      self.assertEqual(self._main('c', '--seeds=3')['hours'], 3.0)
+      self.assertEqual(self._trained, [0, 1, 2, 0, 1, 2])
 
   def test_a_killed_run_keeps_what_ended(self):
     self._killed_at = 2
@@ -277,9 +277,7 @@ class RowsTest(parameterized.TestCase):
             seeds=1,
             output_dir=folder,
             data=mnist_data.PACKAGED,
-            trials=trials.Trials(
-                folder / 'trials', stored=self._store, keep=True
-            ),
+            trials=trials.Trials(folder / 'trials', stored=self._store),
         )
         | fields
     )
