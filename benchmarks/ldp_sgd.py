@@ -8,8 +8,8 @@
 Every client has one image and the 26,010-parameter network of `tasks.mnist`.
 It sends a random direction and a sign. The client draws the direction from a
 seed, and the server draws it again. So a round needs one gradient and two
-directions a client. Both are timed by hand, without datasets, clipping or keys.
-Rows take turns.
+directions a client. Both are timed by hand, without datasets and clipping, and
+with one key for each direction. Rows take turns.
 """
 
 import argparse

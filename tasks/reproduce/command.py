@@ -5,7 +5,6 @@
 import argparse
 import dataclasses
 import datetime
-import json
 import pathlib
 import time
 
@@ -16,7 +15,7 @@ from tasks.reproduce import table
 from tasks.reproduce import trials
 from tff_dp import _checks
 
-_RESULT, _HOURS, _FIGURE = 'result.json', 'hours.json', 'figure.png'
+_RESULT, _FIGURE = 'result.json', 'figure.png'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,35 +137,28 @@ def _run(row: rows.Row, settings: Settings, progress: str) -> None:
   folder = pathlib.Path(settings.output_dir or f'runs/reproduce/{row.name}')
   folder.mkdir(parents=True, exist_ok=True)
   seeds = settings.seeds or row.seeds
-  start = time.monotonic()
-  # The time of calls that were stopped counts.
-  path = folder / _HOURS
-  before = json.loads(path.read_text()) if path.exists() else 0.0
-  before = before if row.kind == rows.TRAINING else 0.0
   kept = trials.Trials(
       rows.trials_of(folder),
       # Without --keep, a reader repeats the experiment.
       stored=page.trials_of(row.name) if settings.keep else None,
       is_quiet=progress == 'quiet',
   )
-  try:
-    result = run_row(
-        row,
-        rows.Run(
-            scale=settings.scale,
-            seeds=seeds,
-            output_dir=folder,
-            data=settings.data,
-            progress=progress,
-            trials=kept,
-        ),
-    )
-  finally:
-    hours = before + (time.monotonic() - start) / 3600
-    path.write_text(json.dumps(hours))
-  if kept.hours is not None:
-    # Also of trials that ended elsewhere.
-    hours = kept.hours
+  start = time.monotonic()
+  result = run_row(
+      row,
+      rows.Run(
+          scale=settings.scale,
+          seeds=seeds,
+          output_dir=folder,
+          data=settings.data,
+          progress=progress,
+          trials=kept,
+      ),
+  )
+  # The hours of trials include attempts that were stopped, and other machines.
+  hours = kept.hours
+  if hours is None:
+    hours = (time.monotonic() - start) / 3600
   command = f'python -m tasks reproduce {row.name}'
   if settings.scale != 1:
     command += f' --scale {settings.scale:g}'

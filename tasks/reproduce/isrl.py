@@ -264,7 +264,8 @@ def _may_be_chance(first: Sequence[float], second: Sequence[float]) -> bool:
   """
   if min(len(first), len(second)) < 2:
     return False
-  return bool(stats.ttest_ind(first, second, equal_var=False).pvalue > 0.05)
+  # Not a number for trials that are all the same.
+  return not stats.ttest_ind(first, second, equal_var=False).pvalue <= 0.05
 
 
 def _source(

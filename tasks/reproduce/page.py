@@ -30,10 +30,10 @@ _HEAD = """# The papers' experiments, beside ours
 data are on this machine. `python -m tasks reproduce NAME` runs one, prints its table
 and draws its figure. The same command resumes a stopped run.
 
-Long rows consist of trials, such as one method at one epsilon with one seed. The command
-repeats them all. With `--keep`, it goes on from `tasks/reproduce/results/trials`: it
-takes the trials there whose settings are all the same as its own, computes the others,
-and stores each as soon as it ends. So a row can be run in parts, on several days or
+A long row has many trials: one for each method, epsilon and seed, for example. Without
+`--keep`, the command computes all of them. With `--keep`, it takes those in
+`tasks/reproduce/results/trials` that have the same settings, computes the others, and
+stores each there as soon as it ends. So a row can be run in parts, on several days or
 machines: `--seeds 3` adds two seeds to a stored one. The hours of such a row are those
 of its trials.
 

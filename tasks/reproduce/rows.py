@@ -129,17 +129,11 @@ class Run:
     """Returns the rounds of this run, at least one."""
     return max(1, round(self.scale * rounds))
 
-  def trial(
-      self,
-      name: str,
-      facts: dict[str, Any],
-      compute: Callable[[], dict[str, Any]],
-      *,
-      is_shown: bool = True,
-  ) -> dict[str, Any]:
-    """Returns the numbers of a trial. Args: see `trials.Trials.trial`."""
+  @property
+  def trial(self) -> Callable[..., dict[str, Any]]:
+    """`Trials.trial` of this run: it returns the numbers of a trial."""
     kept = self.trials or trials_lib.Trials(trials_of(self.output_dir))
-    return kept.trial(name, facts, compute, is_shown=is_shown)
+    return kept.trial
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -360,6 +360,11 @@ class IsrlTest(parameterized.TestCase):
           seeds == 2,
       )
 
+  def test_equal_trials_may_be_chance(self):
+    cells = [cell | {'test_error': 0.5} for cell in self._cells()]
+    found = isrl.compared({'': cells}, error='error')
+    self.assertIn('chance', found.why)
+
   def test_says_where_both_are_useless_and_how_far_apart_without_noise(self):
     cells = self._cells()
     for cell in cells:
