@@ -78,6 +78,24 @@ class ProgressTest(parameterized.TestCase):
         ' seconds_per_round=1 eta_seconds=139',
     )
 
+  def test_time_left_is_not_that_of_the_first_round(self):
+    stream, now = io.StringIO(), [0.0]
+    display = self._plain(stream, rounds_planned=101, clock=lambda: now[0])
+    for round_index in range(1, 102):
+      # A slow round, and time between the rounds.
+      now[0] += 50.0 if round_index == 1 else 2.0
+      display.round_done(round_index, seconds=1.0, epsilon=0.1)
+    self.assertEqual(
+        [line.split()[-2:] for line in stream.getvalue().splitlines()],
+        [
+            ['seconds_per_round=1', 'eta_seconds_at_most=100'],
+            ['seconds_per_round=2', 'eta_seconds=140'],
+            ['seconds_per_round=2', 'eta_seconds=80'],
+            ['seconds_per_round=2', 'eta_seconds=20'],
+            ['seconds_per_round=2', 'eta_seconds=0'],
+        ],
+    )
+
   def test_bar_on_a_terminal(self):
     text = self._run('auto', _Terminal(), num_rounds=5, budget=None)
     self.assertIn(
@@ -126,9 +144,8 @@ class ProgressTest(parameterized.TestCase):
         delta=1e-5,
         epsilon_budget=None,
         rounds_done=0,
-        rounds_planned=1,
         stream=stream,
-        **settings,
+        **{'rounds_planned': 1, **settings},
     )
 
   def test_plain_line_of_a_round_below_its_noise(self):

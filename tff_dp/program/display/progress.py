@@ -82,6 +82,7 @@ class Progress:
     self._start = clock()
     self._latest: dict[str, float] = {}
     self._seconds_of_rounds = []
+    self._first_round_ended = None
     self._num_workers = None
     self._has_explained = False
     self._bar = None
@@ -137,6 +138,8 @@ class Progress:
       num_workers: Number of workers of a cluster. `None` without a cluster.
     """
     self._num_workers = num_workers
+    if self._first_round_ended is None:
+      self._first_round_ended = self._clock()
     # The first round compiles, which would spoil the estimate.
     if len(self._seconds_of_rounds) == 1:
       self._seconds_of_rounds = []
@@ -149,12 +152,9 @@ class Progress:
     is_edge = round_index in (self._first_round, self._rounds_planned)
     if self._mode == 'plain' and (is_due or is_edge):
       self._last_line = self._clock()
-      rate = self._seconds_per_round()
-      eta = rate * (self._rounds_planned - round_index)
       self.say(
           f'round={round_index}/{self._rounds_planned}'
-          f' {self._text(epsilon)} seconds_per_round={rate:.3g}'
-          f' eta_seconds={eta:.0f}'
+          f' {self._text(epsilon)} {self._times(round_index, seconds)}'
           + (f' workers={num_workers}' if num_workers is not None else '')
       )
 
@@ -190,6 +190,20 @@ class Progress:
       self._refreshing.join()
     if self._bar is not None:
       self._bar.close()
+
+  def _times(self, round_index: int, seconds: float) -> str:
+    """Returns the part of a plain line about time."""
+    left = self._rounds_planned - round_index
+    done = round_index - self._first_round
+    if not done:
+      # It compiles, and later rounds do not.
+      return (
+          f'seconds_per_round={seconds:.3g}'
+          f' eta_seconds_at_most={seconds * left:.0f}'
+      )
+    # All rounds but the first, with what came between them.
+    rate = (self._last_line - self._first_round_ended) / done
+    return f'seconds_per_round={rate:.3g} eta_seconds={rate * left:.0f}'
 
   def _seconds_per_round(self) -> float:
     return sum(self._seconds_of_rounds) / len(self._seconds_of_rounds)
