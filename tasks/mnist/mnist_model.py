@@ -8,6 +8,10 @@ table leaves padding and the stride of the pooling open; the defaults here are
 """
 
 import dataclasses
+import math
+from typing import Optional
+
+import numpy as np
 
 from tff_dp import _checks
 
@@ -116,17 +120,15 @@ class Architecture:
   @property
   def num_params(self) -> int:
     """Number of weights, biases included."""
-    total = 0
-    for shape in self.shapes:
-      size = 1
-      for width in shape:
-        size *= width
-      total += size
-    return total
+    return sum(map(math.prod, self.shapes))
 
 
 def build_keras_model(
-    architecture: Architecture, *, seed: int, activation: str = 'relu'
+    architecture: Architecture,
+    *,
+    seed: int,
+    activation: str = 'relu',
+    weights: Optional[np.ndarray] = None,
 ):
   """Returns the network as a `tf.keras.Sequential` with logits as outputs.
 
@@ -135,18 +137,30 @@ def build_keras_model(
     seed: Seed of the initial weights, which are public. Kernels are
       Glorot-uniform, biases 0.
     activation: Keras' name of the activation between the layers.
+    weights: Initial weights, one after another, float32 [num_params]. `None`
+      for those of `seed`.
   """
   import tensorflow as tf  # pylint: disable=g-import-not-at-top
 
   _checks.integer_at_least(0, seed=seed)
   layers = tf.keras.layers
+  if weights is not None:
+    shapes = architecture.shapes
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    given = map(np.reshape, np.split(weights, ends[:-1]), shapes)
   size = architecture.image_size
   model = tf.keras.Sequential([layers.InputLayer(input_shape=(size, size, 1))])
 
-  def initializer():
-    # A seed of its own for each layer: equal ones would give equal kernels.
-    offset = len(model.layers) + 1
-    return tf.keras.initializers.GlorotUniform(seed=1000 * seed + offset)
+  def initializers():
+    if weights is None:
+      # A seed of its own for each layer: equal ones would give equal kernels.
+      own = 1000 * seed + len(model.layers) + 1
+      return {'kernel_initializer': tf.keras.initializers.GlorotUniform(own)}
+    # TFF builds models in graphs of its own, where `set_weights` is lost.
+    return {
+        name: tf.keras.initializers.Constant(next(given))
+        for name in ('kernel_initializer', 'bias_initializer')
+    }
 
   for layer in architecture.convolutions:
     model.add(
@@ -156,16 +170,14 @@ def build_keras_model(
             strides=layer.stride,
             padding=layer.padding,
             activation=activation,
-            kernel_initializer=initializer(),
+            **initializers(),
         )
     )
     model.add(layers.MaxPool2D(layer.pool, strides=layer.pool_stride))
   model.add(layers.Flatten())
   for units in architecture.hidden:
-    model.add(
-        layers.Dense(units, activation=activation, kernel_initializer=initializer())
-    )
-  model.add(layers.Dense(NUM_CLASSES, kernel_initializer=initializer()))
+    model.add(layers.Dense(units, activation=activation, **initializers()))
+  model.add(layers.Dense(NUM_CLASSES, **initializers()))
   return model
 
 

@@ -157,6 +157,40 @@ class Row:
     """Divisor of a sum with noise of the server."""
     return max(1, round(self.reports_per_update))
 
+  @property
+  def has_rest(self) -> bool:
+    """Whether the rounds after any round are a run of their own.
+
+    Then only the model connects the rounds: each client comes or stays away in
+    each round, whatever it did before.
+    """
+    is_memoryless = isinstance(self.protocol, shuffled.ShuffledCheckIn)
+    return is_memoryless and not self.server.momentum
+
+  def rest(self, rounds_done: int) -> 'Row':
+    """Returns the row of the rounds after the first ones.
+
+    Learning rates go on from there. An event or an epsilon of the rest is not
+    about the whole row.
+
+    Args:
+      rounds_done: Number of rounds that were made.
+    """
+    if not self.has_rest:
+      raise ValueError(f'the rounds of {self.name} depend on earlier ones')
+    left = self.num_rounds - rounds_done
+    rate = self.server.learning_rate
+    if self.server.decays:
+      rate *= left / self.num_rounds
+    protocol = dataclasses.replace(self.protocol, num_rounds=left)
+    return dataclasses.replace(
+        self,
+        plan=self.plan and dataclasses.replace(self.plan, protocol=protocol),
+        protocol=protocol,
+        server=dataclasses.replace(self.server, learning_rate=rate),
+        num_updates=left,
+    )
+
   def describe(self) -> dict[str, Any]:
     """Returns everything that the model depends on, as plain JSON types."""
     return {

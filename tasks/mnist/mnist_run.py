@@ -6,6 +6,7 @@
       release/guarantee.json  what the row costs a client, at several deltas
 """
 
+import base64
 from collections.abc import Callable, Mapping
 import dataclasses
 import json
@@ -63,6 +64,36 @@ class Result:
     return self.metrics[-1]['test_accuracy']
 
 
+@dataclasses.dataclass(frozen=True)
+class Start:
+  """Where a run goes on whose first rounds another run made.
+
+  Attributes:
+    round: Number of rounds that were made.
+    weights: All weights after them, one after another: float32 [num_params].
+    evaluations: Rounds that were evaluated, and their held-out accuracies.
+  """
+
+  round: int
+  weights: np.ndarray
+  evaluations: tuple[tuple[int, float], ...]
+
+  def to_json(self) -> dict[str, Any]:
+    """Returns JSON types. `weights` are the bytes in base 64."""
+    weights = self.weights.astype('<f4').tobytes()
+    return {
+        'round': self.round,
+        'evaluations': [list(pair) for pair in self.evaluations],
+        'weights': base64.b64encode(weights).decode(),
+    }
+
+  @classmethod
+  def from_json(cls, content: dict[str, Any]) -> 'Start':
+    weights = np.frombuffer(base64.b64decode(content['weights']), '<f4')
+    pairs = tuple((number, value) for number, value in content['evaluations'])
+    return cls(content['round'], weights, pairs)
+
+
 class Population:
   """Clients with one image each, in the manner of TFF's `ClientData`.
 
@@ -107,6 +138,8 @@ def train(
     num_evaluations: int,
     insecure_seed: Optional[int] = None,
     progress: str = 'quiet',
+    start: Optional[Start] = None,
+    save: Optional[Callable[[Start], None]] = None,
 ) -> Result:
   """Trains to the end, from where an earlier process stopped.
 
@@ -120,34 +153,63 @@ def train(
     insecure_seed: Seed for tests only. Anybody who knows it can recompute
       coins and noise. `None` outside of tests.
     progress: Kind of progress, as for `tff_dp.program.train`.
+    start: Rounds that another run of the row made, at most to an evaluation.
+      The rest gets a folder beside `output_dir`, with new coins and keys.
+      `None` to begin with the first round.
+    save: Function that receives the state after each evaluation but the last,
+      for a later `start`. Only for a row whose `rest` is a row.
   """
   _checks.integer_at_least(1, num_evaluations=num_evaluations)
+  every = -(-row.num_rounds // num_evaluations)
+  rest, done, evaluated, weights = row, 0, (), None
+  if start is not None:
+    done, evaluated, weights = start.round, start.evaluations, start.weights
+    rest = row.rest(done)
+    output_dir = output_dir.with_name(f'{output_dir.name}_from_{done}')
   clients = Population(data.train, row.num_clients, seed=seed)
-  result = program.train(
-      build_process(row, architecture, seed=seed, insecure_seed=insecure_seed),
-      _source(row, clients, insecure_seed),
-      plan=None if row.plan else _baseline(row),
-      output_dir=output_dir,
-      delta=row.delta,
-      evaluate_fn=_evaluation(architecture, data.test),
-      rounds_per_eval=-(-row.num_rounds // num_evaluations),
-      config={
-          'task': 'mnist',
-          'row': row.describe(),
-          'data': data.name,
-          'architecture': dataclasses.asdict(architecture),
-          'seed': seed,
-      },
-      declarations=_declarations(row),
-      progress=progress,
-  )
-  names = ('round', *result.evaluated)
+  process = build_process(
+      rest, architecture, seed=seed, insecure_seed=insecure_seed,
+      weights=weights,
+  )  # pyformat: disable
+  stops = [] if save is None else range(every, rest.num_rounds, every)
+  for stop in [*stops, rest.num_rounds]:
+    result = program.train(
+        process,
+        _source(rest, clients, insecure_seed),
+        plan=None if row.plan else _baseline(rest),
+        output_dir=output_dir,
+        delta=row.delta,
+        evaluate_fn=_evaluation(architecture, data.test),
+        rounds_per_eval=every,
+        total_rounds=stop,
+        config={
+            'task': 'mnist',
+            'row': rest.describe(),
+            'data': data.name,
+            'architecture': dataclasses.asdict(architecture),
+            'seed': seed,
+        },
+        declarations=_declarations(row, done),
+        progress=progress,
+    )
+    metrics = tuple(
+        {name: found[name] for name in ('round', *result.evaluated)}
+        | {'round': done + found['round']}
+        for found in result.metrics
+        if 'test_accuracy' in found
+    )
+    if stop < rest.num_rounds:
+      pairs = ((one['round'], one['test_accuracy']) for one in metrics)
+      flat = [np.ravel(part) for part in result.model_weights.trainable]
+      save(Start(done + stop, np.concatenate(flat), (*evaluated, *pairs)))
   return Result(
       seed,
-      tuple(
-          {name: found[name] for name in names}
-          for found in result.metrics
-          if 'test_accuracy' in found
+      (
+          *(
+              {'round': number, 'test_accuracy': value}
+              for number, value in evaluated
+          ),
+          *metrics,
       ),
       _guarantees(row, output_dir, is_insecure=insecure_seed is not None),
   )
@@ -159,12 +221,23 @@ def build_process(
     *,
     seed: int,
     insecure_seed: Optional[int] = None,
+    weights: Optional[np.ndarray] = None,
 ) -> tff.learning.templates.LearningProcess:
-  """Returns the process of a row. Args: see `train`."""
+  """Returns the process of a row.
+
+  Args:
+    row: See `train`.
+    architecture: See `train`.
+    seed: See `train`.
+    insecure_seed: See `train`.
+    weights: Initial weights, as `Start` has them. `None` for those of `seed`.
+  """
 
   def model_fn():
     return tff.learning.models.from_keras_model(
-        mnist_model.build_keras_model(architecture, seed=seed),
+        mnist_model.build_keras_model(
+            architecture, seed=seed, weights=weights
+        ),
         loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         input_spec=_input_spec(architecture),
     )
@@ -275,7 +348,14 @@ def _guarantees(row, output_dir, *, is_insecure: bool):
   )
 
 
-def _declarations(row) -> declarations_lib.Declarations:
+def _declarations(row, rounds_before: int) -> declarations_lib.Declarations:
+  before = ''
+  if rounds_before:
+    before = (
+        f'; the {rounds_before:,} rounds before this run, which the same'
+        ' clients took part in: release/guarantee.json is about all'
+        f' {row.num_rounds:,}'
+    )
   return declarations_lib.Declarations(
       population=row.num_clients,
       population_origin='public: a simulated population over public data',
@@ -288,5 +368,6 @@ def _declarations(row) -> declarations_lib.Declarations:
       not_covered=(
           'clients that are simulated: the machine that made this model holds'
           ' all data, and the keys of all clients follow from one of its own'
+          f'{before}'
       ),
   )

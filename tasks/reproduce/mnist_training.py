@@ -112,7 +112,9 @@ def trained(run: rows.Run) -> Callable[..., object]:
     # `mnist.run` has loaded TensorFlow.
     from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
 
-    def compute():
+    def compute(before=None, save=None):
+      if before is not None:
+        before = mnist_run.Start.from_json(before)
       result = mnist_run.train(
           row,
           output_dir,
@@ -122,6 +124,8 @@ def trained(run: rows.Run) -> Callable[..., object]:
           num_evaluations=num_evaluations,
           insecure_seed=insecure_seed,
           progress=progress,
+          start=before,
+          save=save and (lambda start: save(start.to_json())),
       )
       return {
           'evaluations': trials.rounded([
@@ -144,6 +148,7 @@ def trained(run: rows.Run) -> Callable[..., object]:
             'insecure_seed': insecure_seed,
         },
         compute,
+        goes_on=row.has_rest,
     )
     return mnist_run.Result(
         seed,

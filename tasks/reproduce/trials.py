@@ -11,6 +11,10 @@ repository a file for each row, with a line for each trial. A trial has
     numbers   what the row needs from it
 
 A trial is taken where all facts are the same, and computed where any differs.
+One that takes hours may store where it is: in place of numbers it then has
+
+    unfinished    what its computation needs to go on from there
+
 Floats in facts count to six digits, since a calibrated number may end otherwise
 on another machine. The code is no fact: a change that moves the numbers of a row
 must delete its trials.
@@ -18,6 +22,7 @@ must delete its trials.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -58,9 +63,10 @@ class Trials:
       self,
       name: str,
       facts: dict[str, Any],
-      compute: Callable[[], dict[str, Any]],
+      compute: Callable[..., dict[str, Any]],
       *,
       is_shown: bool = True,
+      goes_on: bool = False,
   ) -> dict[str, Any]:
     """Returns the numbers of a trial, as JSON types.
 
@@ -72,21 +78,64 @@ class Trials:
         there.
       is_shown: Whether to say that the trial was taken. False for callers that
         say so themselves.
+      goes_on: Whether `compute` goes on from an earlier attempt. It then has two
+        arguments: what the attempt stored, `None` for nothing, and a function
+        that stores JSON types for a later attempt. Both are `None` if nothing
+        is stored: then the folder of the run decides where it goes on.
     """
     facts = json.loads(json.dumps(rounded(facts)))
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     key = f'{name}_{digest.hexdigest()[:_HASHED]}'
-    own, stored = self.own / f'{key}.json', self._all_stored()
-    content = _ended(stored.get(key), facts) or _ended(_read(own), facts)
+    stored = self._all_stored()
+    content = _ended(stored.get(key), facts) or _ended(
+        _read(self._own(key)), facts
+    )
     if content is None:
-      content = _computed(own, facts, compute)
+      content = self._computed(key, facts, compute, goes_on)
     elif is_shown and not self.is_quiet:
       print(f'{name}: a trial that ended before', file=sys.stderr, flush=True)
     if self.stored is not None and stored.get(key) != content:
-      # Another run may have stored some in the meantime.
-      _write(self.stored, self._all_stored() | {key: content})
+      self._store(key, content)
     self._hours[key] = content['hours']
     return content['numbers']
+
+  def _computed(self, key, facts, compute, goes_on) -> dict[str, Any]:
+    """Computes a trial and writes it. One that is stopped leaves its hours."""
+    stored = self._all_stored().get(key)
+    attempts = [
+        attempt
+        for attempt in (stored, _read(self._own(key)))
+        if attempt and attempt['facts'] == facts
+    ]
+    before = max((attempt['hours'] for attempt in attempts), default=0.0)
+    start = time.monotonic()
+
+    def content(**fields):
+      hours = before + (time.monotonic() - start) / 3600
+      return {'facts': facts, **fields, 'hours': float(f'{hours:.3g}')}
+
+    if goes_on:
+      unfinished, save = None, None
+      if self.stored is not None:
+        if stored in attempts:
+          unfinished = stored.get('unfinished')
+        save = lambda found: self._store(key, content(unfinished=found))
+      compute = functools.partial(compute, unfinished, save)
+    numbers = {}
+    try:
+      # What is returned now is what is read later.
+      numbers['numbers'] = json.loads(json.dumps(compute()))
+    finally:
+      done = content(**numbers)
+      _write(self._own(key), done)
+    return done
+
+  def _own(self, key: str) -> pathlib.Path:
+    return self.own / f'{key}.json'
+
+  def _store(self, key: str, content: dict[str, Any]) -> None:
+    # Another run may have stored some in the meantime.
+    _write(self.stored, self._all_stored() | {key: content})
 
   def _all_stored(self) -> dict[str, Any]:
     return (self.stored and _read(self.stored)) or {}
@@ -101,22 +150,6 @@ def rounded(value):
   if isinstance(value, (list, tuple)):
     return [rounded(one) for one in value]
   return value
-
-
-def _computed(path: pathlib.Path, facts, compute) -> dict[str, Any]:
-  """Computes a trial and writes it. One that is stopped leaves its hours."""
-  before = _read(path)
-  hours = before['hours'] if before and before['facts'] == facts else 0.0
-  content = {'facts': facts}
-  start = time.monotonic()
-  try:
-    # What is returned now is what is read later.
-    content['numbers'] = json.loads(json.dumps(compute()))
-  finally:
-    hours += (time.monotonic() - start) / 3600
-    content['hours'] = float(f'{hours:.3g}')
-    _write(path, content)
-  return content
 
 
 def _ended(content: dict[str, Any] | None, facts) -> dict[str, Any] | None:

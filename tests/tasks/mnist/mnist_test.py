@@ -18,6 +18,7 @@ from tasks import __main__ as tasks_main
 from tasks.common import digits_data
 from tasks.mnist import mnist
 from tasks.mnist import mnist_data
+from tasks.mnist import mnist_guarantees
 from tasks.mnist import mnist_model
 from tasks.mnist import mnist_rows
 from tasks.mnist import mnist_run
@@ -189,6 +190,19 @@ _TINY_ROWS = {
 }
 
 
+def _digits():
+  rng = np.random.default_rng(0)
+  return digits_data.Digits(
+      rng.integers(0, 256, (_NUM_CLIENTS, 28, 28)).astype(np.uint8),
+      rng.integers(0, 10, _NUM_CLIENTS).astype(np.int32),
+  )
+
+
+def _model(folder):
+  with np.load(folder / 'release' / 'model.npz') as arrays:
+    return np.concatenate([arrays[key].ravel() for key in arrays])
+
+
 class ProcessTest(parameterized.TestCase):
   """What `program.train` makes of a row, against a plain loop."""
 
@@ -241,11 +255,7 @@ class ProcessTest(parameterized.TestCase):
   def test_trains_what_a_plain_loop_trains(self, name):
     self.enterContext(mock.patch.object(documents, 'write'))
     row = _TINY_ROWS[name]()
-    rng = np.random.default_rng(0)
-    digits = digits_data.Digits(
-        rng.integers(0, 256, (_NUM_CLIENTS, 28, 28)).astype(np.uint8),
-        rng.integers(0, 10, _NUM_CLIENTS).astype(np.int32),
-    )
+    digits = _digits()
     folder = pathlib.Path(self.create_tempdir()) / 'run'
     context = execution.set_default_context('in_process')
     found = mnist_run.train(
@@ -260,14 +270,74 @@ class ProcessTest(parameterized.TestCase):
     expected = self._expected(
         row, mnist_run.Population(digits, _NUM_CLIENTS, seed=1)
     )
-    with np.load(folder / 'release' / 'model.npz') as arrays:
-      model = np.concatenate([arrays[key].ravel() for key in arrays])
-    np.testing.assert_allclose(model, expected, atol=5e-6)
+    np.testing.assert_allclose(_model(folder), expected, atol=5e-6)
     self.assertEqual(found.metrics[-1]['round'], row.num_rounds)
     # With keys and without: one by one, a client takes several times as long.
     self.assertEqual(context.num_clients_by_path['one_by_one'], 0)
     # Coins and noise that anybody can recompute protect nobody.
     self.assertEqual({g.epsilon for g in found.guarantees}, {math.inf})
+
+  @pytest.mark.slow
+  def test_another_machine_goes_on_from_an_evaluation(self):
+    self.enterContext(mock.patch.object(documents, 'write'))
+    # All clients come to each round, so new coins change nothing.
+    row = _check_in_row(
+        check_ins.ShuffledCheckIn(5, 1.0, _NUM_CLIENTS),
+        5,
+        reports_per_update=_NUM_CLIENTS,
+    )
+    row = dataclasses.replace(
+        row, server=dataclasses.replace(row.server, momentum=0.0)
+    )
+    digits, folder = _digits(), pathlib.Path(self.create_tempdir())
+    saved = []
+    # So little noise has an epsilon that the formulas overflow at.
+    accounted = self.enterContext(
+        mock.patch.object(
+            mnist_run.mnist_guarantees,
+            'of',
+            side_effect=lambda row, delta: mnist_guarantees.nothing(delta),
+        )
+    )
+
+    def train(name, **options):
+      return mnist_run.train(
+          row,
+          folder / name,
+          data=mnist_data.Mnist(digits, digits, name='random'),
+          architecture=_ARCHITECTURE,
+          seed=1,
+          num_evaluations=3,
+          **options,
+      )
+
+    execution.set_default_context('in_process')
+    whole = train('a', save=saved.append)
+    self.assertEqual([one['round'] for one in whole.metrics], [2, 4, 5])
+    self.assertEqual([start.round for start in saved], [2, 4])
+    content = json.loads(json.dumps(saved[0].to_json()))
+    rest = train('b', start=mnist_run.Start.from_json(content))
+    other = folder / 'b_from_2'
+    np.testing.assert_allclose(_model(other), _model(folder / 'a'), atol=1e-6)
+    accuracies = lambda run: [
+        (one['round'], one['test_accuracy']) for one in run.metrics
+    ]
+    self.assertEqual(accuracies(rest), accuracies(whole))
+    # What it costs a client is the cost of all rounds, and is said to be.
+    self.assertEqual({call.args for call in accounted.call_args_list}, {(row,)})
+    statement = (other / 'release' / 'privacy_statement.md').read_text()
+    self.assertIn('the 2 rounds before this run', statement)
+
+  @parameterized.named_parameters(*zip(_TINY_ROWS, _TINY_ROWS))
+  def test_rows_whose_rounds_depend_on_earlier_ones_have_no_rest(self, name):
+    row = _TINY_ROWS[name]()
+    self.assertFalse(row.has_rest)
+    with self.assertRaisesRegex(ValueError, 'tiny'):
+      row.rest(1)
+    row = dataclasses.replace(
+        row, server=dataclasses.replace(row.server, momentum=0.0)
+    )
+    self.assertEqual(row.has_rest, name in ('shuffled_check_in', 'baseline'))
 
   def test_more_clients_than_images_draw_them(self):
     digits = digits_data.Digits(np.arange(3)[:, None, None], np.arange(3))

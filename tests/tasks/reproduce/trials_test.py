@@ -161,6 +161,55 @@ class TrialsTest(parameterized.TestCase):
     self.assertEqual(compute.calls, 3)
 
 
+  def test_another_machine_goes_on_where_one_was_killed(self):
+    compute, given = _Computed(self, hours=2.0), []
+
+    def steps(before, save):
+      given.append(before)
+      for step in range(before['step'] if before else 0, 3):
+        compute()
+        if step < 2:
+          save({'step': step + 1})
+        if len(given) == 1 and step == 1:
+          raise KeyboardInterrupt
+      return {'accuracy': 0.5}
+
+    with self.assertRaises(KeyboardInterrupt):
+      self._trials().trial('a', _FACTS, steps, goes_on=True)
+    ((name, content),) = self._stored().items()
+    self.assertEqual(content['unfinished'], {'step': 2})
+    self.assertNotIn('numbers', content)
+    self.assertEqual(content['hours'], 4.0)
+    # Another fact begins anew.
+    change = _FACTS | {'seed': 1}
+    self._trials('b').trial('a', change, steps, goes_on=True)
+    other = self._trials('b')
+    self.assertEqual(
+        other.trial('a', _FACTS, steps, goes_on=True), {'accuracy': 0.5}
+    )
+    self.assertEqual(given, [None, None, {'step': 2}])
+    self.assertEqual(compute.calls, 2 + 3 + 1)
+    self.assertEqual(other.hours, 6.0)
+    self.assertEqual(
+        self._stored()[name],
+        {
+            'facts': content['facts'],
+            'numbers': {'accuracy': 0.5},
+            'hours': 6.0,
+        },
+    )
+
+  def test_without_stored_trials_the_folder_of_the_run_goes_on(self):
+    given = []
+
+    def compute(*found):
+      given.append(found)
+      return {}
+
+    self._trials(stored=None).trial('a', _FACTS, compute, goes_on=True)
+    self.assertEqual(given, [(None, None)])
+
+
 class CommandTest(absltest.TestCase):
 
   def setUp(self):
