@@ -29,6 +29,10 @@ population num_clients
 neighboring_relation relation adjacency
 schedule_seed insecure_seed seed
 calibrated calibrate
+server_learning_rate learning_rate lr
+client_optimizer client_optimizer_fn client_learning_rate client_lr
+server_optimizer server_optimizer_fn
+model_fn model
 event dp_event to_dp_event
 member silo
 """.strip().splitlines()]
@@ -46,6 +50,11 @@ _NOTES = {
     'expected_batch': 'a number: a rate times the number of records',
     'batch_size': 'a number: a rate times the number of records',
     'insecure_seed': 'for tests only',
+    'server_learning_rate': 'of the step on the mean update',
+    'client_optimizer': 'such as tff.learning.optimizers.build_sgdm(0.1)',
+    'model': 'a tff.learning.models.FunctionalModel',
+    'model_fn': 'a function that returns a model of tff.learning',
+    'noise': 'the kind; epsilon and delta say how much',
 }
 # First name of a line -> the way out where a function has no name of the line.
 _ELSEWHERE = {

@@ -3,6 +3,8 @@
 """Tests for the registry of systems."""
 
 import dataclasses
+import importlib
+import inspect
 import pathlib
 
 from absl.testing import absltest
@@ -18,6 +20,18 @@ from tff_dp.statement import statement
 from tff_dp.systems import system
 
 _ROOT = pathlib.Path(__file__).parents[2]
+# Of TFF's builders, and of newcomers -> of ours.
+_OTHER_NAMES = (
+    ('client_optimizer_fn', 'client_optimizer'),
+    ('client_learning_rate', 'client_optimizer'),
+    ('server_optimizer_fn', 'server_optimizer'),
+    ('lr', 'server_learning_rate'),
+    ('learning_rate', 'server_learning_rate'),
+    ('server_learning_rate', 'learning_rate'),
+    ('model_fn', 'model'),
+    ('model', 'model_fn'),
+    ('max_grad_norm', 'l2_norm_clip'),
+)
 _ALL = [(each.kind, each) for each in systems.all_systems()]
 
 
@@ -53,6 +67,23 @@ class SystemsTest(parameterized.TestCase):
       for name in ('add_arguments', 'run_of', 'calibrated'):
         self.assertTrue(callable(getattr(flags, name)))
       self.assertIsInstance(flags.FLAGS, dict)
+
+  @parameterized.named_parameters(*_ALL)
+  def test_builders_lead_from_other_names_to_theirs(self, each):
+    # Two systems may share a folder.
+    folder = each.plan().__module__.split('.')[2]
+    package = importlib.import_module(f'tff_dp.{folder}')
+    builders = [n for n in package.__all__ if n.startswith('build_')]
+    self.assertNotEmpty(builders)
+    for name in builders:
+      build = getattr(package, name)
+      with self.assertRaisesRegex(TypeError, rf'\ntry: {name}\(\w+=\.\.\., '):
+        build(unknown=1)
+      known = inspect.signature(build).parameters
+      for other, own in _OTHER_NAMES:
+        if own in known:
+          with self.assertRaisesRegex(TypeError, f'\ntry: {own}'):
+            build(**{other: 1})
 
   @parameterized.named_parameters(*_ALL)
   def test_training(self, each):

@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import local_training
@@ -20,6 +21,7 @@ from tff_dp.systems.allocation import plan as plan_lib
 from tff_dp.systems.allocation import protocols
 
 
+@_calls.helpful
 def build_allocation_sgd(
     model_fn: local_training.ModelFn,
     plan: Any,

@@ -16,6 +16,7 @@ from typing import Any, Optional
 
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.aggregators import local_randomizers
 from tff_dp.learning import averaging as averaging_lib
@@ -30,6 +31,7 @@ from tff_dp.systems.check_ins import shuffled
 from tff_dp.systems.check_ins import windows
 
 
+@_calls.helpful
 def build_check_in_sgd(
     model_fn: local_training.ModelFn,
     plan: Any,
@@ -124,6 +126,7 @@ def build_check_in_sgd(
   )
 
 
+@_calls.helpful
 def build_shuffled_check_in_sgd(
     model_fn: local_training.ModelFn,
     plan: Any,

@@ -6,6 +6,7 @@ from typing import Optional
 
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
@@ -20,6 +21,7 @@ from tff_dp.systems.dp_ftrl import plan as plan_lib
 _UNIFORM = tff.learning.ClientWeighting.UNIFORM
 
 
+@_calls.helpful
 def build_dp_ftrl(
     model_fn: local_training.ModelFn,
     plan: plan_lib.DpFtrlPlan,

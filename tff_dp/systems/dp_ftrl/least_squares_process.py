@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import constraints
@@ -22,6 +23,7 @@ from tff_dp.systems.dp_ftrl import plan as plan_lib
 _TOLERANCE = 1e-6
 
 
+@_calls.helpful
 def build_least_squares(
     plan: plan_lib.DpFtrlPlan,
     *,

@@ -19,6 +19,7 @@ from typing import Any, Optional
 import numpy as np
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.learning import local_training
@@ -99,6 +100,7 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
       return self.next(state, list(clients.values()))
 
 
+@_calls.helpful
 def build_draw_and_discard(
     model: local_training.ModelFn,
     plan: plan_lib.DrawAndDiscardPlan,

@@ -6,6 +6,7 @@ from typing import Optional
 
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.learning import averaging as averaging_lib
 from tff_dp.learning import local_training
@@ -14,6 +15,7 @@ from tff_dp.learning import process as process_lib
 from tff_dp.systems.sampling import plan as plan_lib
 
 
+@_calls.helpful
 def build_dp_fedavg(
     model_fn: local_training.ModelFn,
     plan: plan_lib.SamplingPlan,
@@ -71,6 +73,7 @@ def build_dp_fedavg(
   )
 
 
+@_calls.helpful
 def build_dp_sgd(
     model_fn: local_training.ModelFn,
     plan: plan_lib.SamplingPlan,

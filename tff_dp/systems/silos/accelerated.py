@@ -15,6 +15,7 @@ from typing import Optional
 
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp.learning import constraints
 from tff_dp.systems.silos import minibatch_schedules
@@ -26,6 +27,7 @@ from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
 
 
+@_calls.helpful
 def build_accelerated_mb_sgd_erm(
     model: tff.learning.models.FunctionalModel,
     *,
@@ -76,6 +78,7 @@ def build_accelerated_mb_sgd_erm(
   return _accelerated(model, silos, terms, (leg,), options, constraint)
 
 
+@_calls.helpful
 def build_one_pass_accelerated_mb_sgd(
     model: tff.learning.models.FunctionalModel,
     *,
@@ -105,6 +108,7 @@ def build_one_pass_accelerated_mb_sgd(
   )
 
 
+@_calls.helpful
 def build_localized_mb_sgd(
     model: tff.learning.models.FunctionalModel,
     *,

@@ -28,6 +28,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 
 ABSOLUTE = 'absolute'
@@ -72,6 +73,7 @@ def moreau_envelope(
   return envelope
 
 
+@_calls.helpful
 def build_linear_model(
     loss: Loss,
     *,

@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp.aggregators import clipping
@@ -43,6 +44,7 @@ from tff_dp.systems.silos import sum_factory
 from tff_dp.systems.silos import terms as terms_lib
 
 
+@_calls.helpful
 def build_secure_sum_sgd(
     model: tff.learning.models.FunctionalModel,
     *,

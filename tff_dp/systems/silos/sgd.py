@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tff_dp import _calls
 from tff_dp import _checks
 from tff_dp import streams
 from tff_dp.aggregators import clipping
@@ -38,6 +39,7 @@ _LAST_MODELS = 8
 _RECORD, _STEP_NOISE = 'silo record', 'silo step noise'
 
 
+@_calls.helpful
 def build_noisy_mb_sgd(
     model: tff.learning.models.FunctionalModel,
     *,
@@ -114,6 +116,7 @@ def build_noisy_mb_sgd(
   )
 
 
+@_calls.helpful
 def build_isrl_local_sgd(
     model: tff.learning.models.FunctionalModel,
     *,
