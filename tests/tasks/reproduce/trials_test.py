@@ -18,8 +18,10 @@ import pytest
 from tasks import __main__ as tasks_main
 from tasks.common import digits_data
 from tasks.draw_and_discard import mnist_instances
+from tasks.mnist import calibration
 from tasks.mnist import mnist_data
 from tasks.mnist import mnist_guarantees
+from tasks.reproduce import check_ins
 from tasks.reproduce import dp_ftrl_mnist
 from tasks.reproduce import draw_and_discard
 from tasks.reproduce import mnist_training
@@ -370,11 +372,12 @@ class RowsTest(parameterized.TestCase):
       dp_ftrl_mnist.run(self._run())
     self.assertEqual(trained.call_count, 5)
 
-  def test_mnist(self):
+  def _trained_on_mnist(self):
+    """Returns the mock that trains in place of the task."""
     from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
 
     self.enterContext(mock.patch.object(mnist_training.mnist.engine, 'start'))
-    trained = self.enterContext(
+    return self.enterContext(
         mock.patch.object(
             mnist_run,
             'train',
@@ -388,6 +391,8 @@ class RowsTest(parameterized.TestCase):
             ),
         )
     )
+  def test_mnist(self):
+    trained = self._trained_on_mnist()
     row = table.BY_NAME['shuffled_fig_3a'].run
     self._check(row, trained, 1)
     found = row(self._run())
@@ -398,6 +403,37 @@ class RowsTest(parameterized.TestCase):
     for fields in {'evaluations': 7}, {'server_learning_rate': 3.0}:
       dataclasses.replace(row, fields=fields)(self._run())
     self.assertEqual(trained.call_count, 6)
+
+  def test_populations(self):
+    self.enterContext(
+        mock.patch.object(
+            calibration.Calibrations, 'find', lambda *_: 1.0
+        )
+    )
+    self._check(check_ins.run_mnist, self._trained_on_mnist(), 2 + 2 + 3)
+    found = check_ins.run_mnist(self._run())
+    self.assertContainsSubset(
+        {
+            'averaged, 1,000,000 clients: held-out accuracy',
+            'sliding_window, 100,000 clients: held-out accuracy',
+            'uniform_local, 300,000 clients: epsilon of one report',
+        },
+        {line.what for line in found.lines},
+    )
+    self.assertLen(found.lines, 3 * 7)
+    over_clients = {
+        curve.label: tuple(curve.x)
+        for curve in found.curves
+        if curve.panel.endswith('clients')
+    }
+    self.assertEqual(
+        over_clients,
+        {
+            'averaged': (1_000_000,),
+            'sliding_window': (100_000, 300_000, 1_000_000),
+            'uniform_local': (100_000, 300_000, 1_000_000),
+        },
+    )
 
   def test_silos(self):
     data = self._folder / 'obesity.csv'
