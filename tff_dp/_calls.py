@@ -27,7 +27,7 @@ min_index_gap min_sep min_separation
 population num_records records num_examples n
 population num_clients
 neighboring_relation relation adjacency
-schedule_seed insecure_seed seed
+schedule_seed insecure_seed server_seed seed
 calibrated calibrate
 server_learning_rate learning_rate lr
 client_optimizer client_optimizer_fn client_learning_rate client_lr
@@ -50,24 +50,28 @@ _NOTES = {
     'expected_batch': 'a number: a rate times the number of records',
     'batch_size': 'a number: a rate times the number of records',
     'insecure_seed': 'for tests only',
-    'server_learning_rate': 'of the step on the mean update',
-    'client_optimizer': 'such as tff.learning.optimizers.build_sgdm(0.1)',
-    'model': 'a tff.learning.models.FunctionalModel',
-    'model_fn': 'a function that returns a model of tff.learning',
+    'client_optimizer': 'of tff.learning.optimizers',
+    'model_fn': 'a model of tff.learning, or a function that returns one',
     'noise': 'the kind; epsilon and delta say how much',
 }
 # First name of a line -> the way out where a function has no name of the line.
 _ELSEWHERE = {
-    'l2_norm_clip': 'l2_norm_clip of the plan',
+    'l2_norm_clip': 'l2_norm_clip, of the plan or of a builder for silos',
     'noise_multiplier': 'noise_multiplier of the plan, noise_stddev of silos',
-    'num_rounds': 'num_rounds of the mechanism and of the participation',
+    'num_rounds': 'num_rounds of the plan or of its parts',
     'check_in_rate': 'clients_per_round of the plan, sampling of silos',
     'delta': 'plan.epsilon(delta=...), plan.calibrated(epsilon=..., delta=...)',
-    'epsilon': 'plan.calibrated(epsilon=..., delta=...)',
+    'epsilon': (
+        'plan.calibrated(epsilon=..., delta=...), SiloBudget(epsilon=...)'
+        ' for silos'
+    ),
     'neighboring_relation': (
         'plan.epsilon(delta=..., neighboring_relation=...)'
     ),
-    'schedule_seed': 'plan.aggregator(insecure_seed=...), for tests only',
+    'schedule_seed': (
+        'insecure_seed of plan.aggregator or of the source of the clients, for'
+        ' tests only'
+    ),
 }
 _Thing = TypeVar('_Thing')
 
@@ -124,28 +128,32 @@ def helpful(thing: _Thing, *, name: str = '') -> _Thing:
         text = str(error)
         if name:
           text = text.replace(f'{thing.__qualname__}()', name)
-        error.args = (f'{text}\ntry: {_right_call(thing, options)}',)
+        error.args = (f'{text}\ntry: {_right_call(thing, options, name)}',)
       raise
 
   return call
 
 
-def _right_call(function, options) -> str:
+def _right_call(function, options, name: str) -> str:
   """Returns how to call a function that Python could not call."""
+  parameters = inspect.signature(function).parameters.values()
   known = {
       each.name: each.default is each.empty
-      for each in inspect.signature(function).parameters.values()
+      for each in parameters
       if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
       and each.name != 'self'
   }
+  further = [each.name for each in parameters if each.kind is each.VAR_KEYWORD]
   for word in options:
     found = '' if word in known else way_out(word, known)
     if found:
       return found
-  name = function.__qualname__.removesuffix('.__init__').rpartition('.')[2]
-  required = ', '.join(f'{each}=...' for each in known if known[each])
+  own = function.__qualname__.removesuffix('.__init__').rpartition('.')[2]
+  required = [f'{each}=...' for each in known if known[each]]
+  required += [f'**{each}' for each in further]
   optional = ', '.join(each for each in known if not known[each])
-  return f'{name}({required})' + f'; also {optional}' * bool(optional)
+  call = f'{name or own}({", ".join(required)})'
+  return call + f'; also {optional}' * bool(optional)
 
 
 def unweighted(create: _Thing) -> _Thing:

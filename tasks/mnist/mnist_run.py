@@ -9,6 +9,7 @@
 import base64
 from collections.abc import Callable, Mapping
 import dataclasses
+import hashlib
 import json
 import pathlib
 from typing import Any, Optional
@@ -66,32 +67,46 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """Where a run goes on whose first rounds another run made.
+  """State from which another run goes on.
 
   Attributes:
     round: Number of rounds that were made.
-    weights: All weights after them, one after another: float32 [num_params].
+    first_round: Number of rounds before the run that made the last of them. 0
+      for a run that began with the first round.
+    weights: All weights after `round` rounds, one after another: float32
+      [num_params].
     evaluations: Rounds that were evaluated, and their held-out accuracies.
   """
 
   round: int
+  first_round: int
   weights: np.ndarray
   evaluations: tuple[tuple[int, float], ...]
 
   def to_json(self) -> dict[str, Any]:
     """Returns JSON types. `weights` are the bytes in base 64."""
-    weights = self.weights.astype('<f4').tobytes()
     return {
         'round': self.round,
+        'first_round': self.first_round,
         'evaluations': [list(pair) for pair in self.evaluations],
-        'weights': base64.b64encode(weights).decode(),
+        'weights': base64.b64encode(self._bytes).decode(),
     }
 
   @classmethod
   def from_json(cls, content: dict[str, Any]) -> 'Start':
+    """Returns the state that `to_json` described."""
     weights = np.frombuffer(base64.b64decode(content['weights']), '<f4')
     pairs = tuple((number, value) for number, value in content['evaluations'])
-    return cls(content['round'], weights, pairs)
+    return cls(content['round'], content['first_round'], weights, pairs)
+
+  @property
+  def digest(self) -> str:
+    """A hash of the weights."""
+    return hashlib.sha256(self._bytes).hexdigest()
+
+  @property
+  def _bytes(self) -> bytes:
+    return self.weights.astype('<f4').tobytes()
 
 
 class Population:
@@ -153,18 +168,18 @@ def train(
     insecure_seed: Seed for tests only. Anybody who knows it can recompute
       coins and noise. `None` outside of tests.
     progress: Kind of progress, as for `tff_dp.program.train`.
-    start: Rounds that another run of the row made, at most to an evaluation.
-      The rest gets a folder beside `output_dir`, with new coins and keys.
-      `None` to begin with the first round.
+    start: State that an earlier run saved. The rest gets a folder beside
+      `output_dir`, with new coins and keys. `None` to begin with the first
+      round.
     save: Function that receives the state after each evaluation but the last,
-      for a later `start`. Only for a row whose `rest` is a row.
+      for a later `start`. Only for rows with `has_rest`.
   """
   _checks.integer_at_least(1, num_evaluations=num_evaluations)
   every = -(-row.num_rounds // num_evaluations)
-  rest, done, evaluated, weights = row, 0, (), None
+  rest, done, evaluated, weights, config = row, 0, (), None, {}
   if start is not None:
     done, evaluated, weights = start.round, start.evaluations, start.weights
-    rest = row.rest(done)
+    rest, config = row.rest(done), {'start': [done, start.digest]}
     output_dir = output_dir.with_name(f'{output_dir.name}_from_{done}')
   clients = Population(data.train, row.num_clients, seed=seed)
   process = build_process(
@@ -188,6 +203,7 @@ def train(
             'data': data.name,
             'architecture': dataclasses.asdict(architecture),
             'seed': seed,
+            **config,
         },
         declarations=_declarations(row, done),
         progress=progress,
@@ -198,10 +214,13 @@ def train(
         for found in result.metrics
         if 'test_accuracy' in found
     )
-    if stop < rest.num_rounds:
+    # A folder may be ahead of `stop`.
+    if result.rounds_done == stop < rest.num_rounds:
       pairs = ((one['round'], one['test_accuracy']) for one in metrics)
       flat = [np.ravel(part) for part in result.model_weights.trainable]
-      save(Start(done + stop, np.concatenate(flat), (*evaluated, *pairs)))
+      save(
+          Start(done + stop, done, np.concatenate(flat), (*evaluated, *pairs))
+      )
   return Result(
       seed,
       (
@@ -354,7 +373,8 @@ def _declarations(row, rounds_before: int) -> declarations_lib.Declarations:
     before = (
         f'; the {rounds_before:,} rounds before this run, which the same'
         ' clients took part in: release/guarantee.json is about all'
-        f' {row.num_rounds:,}'
+        f' {row.num_rounds:,}; and rounds that were made twice, because'
+        ' another run was stopped after the last state that it stored'
     )
   return declarations_lib.Declarations(
       population=row.num_clients,

@@ -116,6 +116,9 @@ def trained(run: rows.Run) -> Callable[..., object]:
     def compute(before=None, save=None):
       if before is not None:
         before = mnist_run.Start.from_json(before)
+        if not before.first_round and output_dir.exists():
+          # That run is here, with all of its rounds.
+          before = None
       result = mnist_run.train(
           row,
           output_dir,
@@ -149,7 +152,8 @@ def trained(run: rows.Run) -> Callable[..., object]:
             'insecure_seed': insecure_seed,
         },
         compute,
-        goes_on=row.has_rest,
+        # With a seed, the rest would have the coins of the first rounds.
+        goes_on=row.has_rest and insecure_seed is None,
     )
     return mnist_run.Result(
         seed,

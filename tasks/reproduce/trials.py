@@ -11,7 +11,7 @@ repository a file for each row, with a line for each trial. A trial has
     numbers   what the row needs from it
 
 A trial is taken where all facts are the same, and computed where any differs.
-One that takes hours may store where it is: in place of numbers it then has
+A long one may store where it is. In place of numbers it then has
 
     unfinished    what its computation needs to go on from there
 
@@ -79,9 +79,9 @@ class Trials:
       is_shown: Whether to say that the trial was taken. False for callers that
         say so themselves.
       goes_on: Whether `compute` goes on from an earlier attempt. It then has two
-        arguments: what the attempt stored, `None` for nothing, and a function
-        that stores JSON types for a later attempt. Both are `None` if nothing
-        is stored: then the folder of the run decides where it goes on.
+        arguments: what the attempt stored, or `None`, and a function that
+        stores JSON types for a later attempt. Both are `None` without `stored`:
+        then the folder of the run decides where it goes on.
     """
     facts = json.loads(json.dumps(rounded(facts)))
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
@@ -119,7 +119,12 @@ class Trials:
       if self.stored is not None:
         if stored in attempts:
           unfinished = stored.get('unfinished')
-        save = lambda found: self._store(key, content(unfinished=found))
+
+        def save(found):
+          # Unless another run has ended the trial in the meantime.
+          if not _ended(self._all_stored().get(key), facts):
+            self._store(key, content(unfinished=found))
+
       compute = functools.partial(compute, unfinished, save)
     numbers = {}
     try:

@@ -11,10 +11,12 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from tff_dp import _checks
+from tff_dp import check_ins
 from tff_dp import mechanisms
 from tff_dp import plans
 from tff_dp import systems
 from tff_dp.advice import offers
+from tff_dp.mechanisms import randomizers
 from tff_dp.plans import base
 from tff_dp.statement import statement
 from tff_dp.systems import system
@@ -79,11 +81,27 @@ class SystemsTest(parameterized.TestCase):
       build = getattr(package, name)
       with self.assertRaisesRegex(TypeError, rf'\ntry: {name}\(\w+=\.\.\., '):
         build(unknown=1)
-      known = inspect.signature(build).parameters
+      parameters = inspect.signature(build).parameters
+      required = {
+          each.name: None
+          for each in parameters.values()
+          if each.default is each.empty and each.kind is not each.VAR_KEYWORD
+      }
       for other, own in _OTHER_NAMES:
-        if own in known:
-          with self.assertRaisesRegex(TypeError, f'\ntry: {own}'):
-            build(**{other: 1})
+        if own in parameters:
+          given = {k: v for k, v in required.items() if k not in (own, other)}
+          with self.assertRaisesRegex(TypeError, rf'\ntry: {own}(,|$)'):
+            build(**{other: 1} | given)
+
+  def test_options_of_a_builder_lead_from_other_names_to_theirs(self):
+    plan = check_ins.CheckInPlan(
+        check_ins.ShuffledCheckIn(5, 0.3, 12), randomizers.Gaussian(1.0, 0.5)
+    )
+    for other, own in _OTHER_NAMES[:2] + _OTHER_NAMES[3:4]:
+      with self.assertRaisesRegex(
+          TypeError, rf'^the builder got .*\ntry: {own}(,|$)'
+      ):
+        check_ins.build_shuffled_check_in_sgd(None, plan, **{other: 1})
 
   @parameterized.named_parameters(*_ALL)
   def test_training(self, each):

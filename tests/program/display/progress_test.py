@@ -88,7 +88,7 @@ class ProgressTest(parameterized.TestCase):
     self.assertEqual(
         [line.split()[-2:] for line in stream.getvalue().splitlines()],
         [
-            ['seconds_per_round=1', 'eta_seconds_at_most=100'],
+            ['seconds_per_round=50', 'eta_seconds_at_most=5000'],
             ['seconds_per_round=2', 'eta_seconds=140'],
             ['seconds_per_round=2', 'eta_seconds=80'],
             ['seconds_per_round=2', 'eta_seconds=20'],

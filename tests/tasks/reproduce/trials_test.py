@@ -201,6 +201,20 @@ class TrialsTest(parameterized.TestCase):
         },
     )
 
+  def test_what_another_run_ended_stays(self):
+    compute = _Computed(self)
+
+    def slower(before, save):
+      del before
+      self._trials('b').trial('a', _FACTS, compute)
+      save({'step': 1})
+      (content,) = self._stored().values()
+      self.assertEqual(content['numbers'], {'accuracy': 0.1})
+      return {'accuracy': 0.2}
+
+    self._trials().trial('a', _FACTS, slower, goes_on=True)
+    self.assertEqual(compute.calls, 1)
+
   def test_without_stored_trials_the_folder_of_the_run_goes_on(self):
     given = []
 
@@ -391,6 +405,7 @@ class RowsTest(parameterized.TestCase):
             ),
         )
     )
+
   def test_mnist(self):
     trained = self._trained_on_mnist()
     row = table.BY_NAME['shuffled_fig_3a'].run
@@ -403,6 +418,39 @@ class RowsTest(parameterized.TestCase):
     for fields in {'evaluations': 7}, {'server_learning_rate': 3.0}:
       dataclasses.replace(row, fields=fields)(self._run())
     self.assertEqual(trained.call_count, 6)
+
+  def test_a_killed_training_goes_on_in_its_folder_or_elsewhere(self):
+    from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
+
+    state = mnist_run.Start(3, 0, np.arange(4, dtype=np.float32), ((3, 0.5),))
+
+    def killed(row, output_dir, *, save, **unused):
+      del row, unused
+      output_dir.mkdir(parents=True)
+      save(state)
+      raise KeyboardInterrupt
+
+    row, here = table.BY_NAME['shuffled_fig_3a'].run, self._run()
+    trained = self._trained_on_mnist()
+    ends, trained.side_effect = trained.side_effect, killed
+    with self.assertRaises(KeyboardInterrupt):
+      row(here)
+    given = []
+    trained.side_effect = lambda *args, start, **options: (
+        given.append(start) or ends(*args, **options)
+    )
+    text = self._store.read_text()
+    row(self._run())
+    self._store.write_text(text)
+    row(here)
+    # With a seed for tests, nothing goes on elsewhere.
+    seeded = dataclasses.replace(row, fields={'insecure_seed': 1})
+    seeded(self._run())
+    elsewhere, *others = given
+    self.assertEqual(elsewhere.digest, state.digest)
+    self.assertEqual((elsewhere.round, elsewhere.evaluations), (3, ((3, 0.5),)))
+    self.assertEqual(others, [None, None])
+    self.assertIsNone(trained.call_args.kwargs['save'])
 
   def test_populations(self):
     self.enterContext(

@@ -154,7 +154,7 @@ class Progress:
       self._last_line = self._clock()
       self.say(
           f'round={round_index}/{self._rounds_planned}'
-          f' {self._text(epsilon)} {self._times(round_index, seconds)}'
+          f' {self._text(epsilon)} {self._times(round_index)}'
           + (f' workers={num_workers}' if num_workers is not None else '')
       )
 
@@ -191,18 +191,15 @@ class Progress:
     if self._bar is not None:
       self._bar.close()
 
-  def _times(self, round_index: int, seconds: float) -> str:
-    """Returns the part of a plain line about time."""
+  def _times(self, round_index: int) -> str:
+    """Returns the part of a plain line about time, before and in each round."""
     left = self._rounds_planned - round_index
     done = round_index - self._first_round
     if not done:
       # It compiles, and later rounds do not.
-      return (
-          f'seconds_per_round={seconds:.3g}'
-          f' eta_seconds_at_most={seconds * left:.0f}'
-      )
-    # All rounds but the first, with what came between them.
-    rate = (self._last_line - self._first_round_ended) / done
+      rate = self._first_round_ended - self._start
+      return f'seconds_per_round={rate:.3g} eta_seconds_at_most={rate * left:.0f}'
+    rate = (self._clock() - self._first_round_ended) / done
     return f'seconds_per_round={rate:.3g} eta_seconds={rate * left:.0f}'
 
   def _seconds_per_round(self) -> float:

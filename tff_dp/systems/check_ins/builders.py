@@ -12,6 +12,7 @@ arXiv:2007.06605 and arXiv:2206.03151, with noise that the clients add:
   step. A step without reports does not change the model.
 """
 
+import functools
 from typing import Any, Optional
 
 import tensorflow_federated as tff
@@ -165,10 +166,12 @@ def build_shuffled_check_in_sgd(
   return _build(model_fn, plan, rule, **options)
 
 
+@functools.partial(_calls.helpful, name='the builder')
 def _build(
     model_fn,
     plan,
     rule,
+    /,
     *,
     server_learning_rate,
     client_optimizer=None,

@@ -79,7 +79,10 @@ def build_dp_sgd(
     plan: plan_lib.SamplingPlan,
     *,
     learning_rate: float,
-    **options,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    averaging: Optional[averaging_lib.Average] = None,
+    insecure_seed: Optional[int] = None,
 ) -> process_lib.PrivateLearningProcess:
   """Returns DP-SGD for the `Examples` of one holder.
 
@@ -93,8 +96,10 @@ def build_dp_sgd(
     model_fn: Model, as for `build_dp_fedavg`. A batch has one example.
     plan: A plan with `unit='example'`.
     learning_rate: Learning rate, applied to the noised mean gradient.
-    **options: `momentum`, `nesterov`, `averaging` and `insecure_seed` of
-      `build_dp_fedavg`.
+    momentum: See `build_dp_fedavg`.
+    nesterov: See `build_dp_fedavg`.
+    averaging: See `build_dp_fedavg`.
+    insecure_seed: See `build_dp_fedavg`.
 
   Raises:
     ArgumentError: If the unit is not the example, or a value is outside its
@@ -112,5 +117,8 @@ def build_dp_sgd(
       plan,
       client_optimizer=tff.learning.optimizers.build_sgdm(1.0),
       server_learning_rate=learning_rate,
-      **options,
+      momentum=momentum,
+      nesterov=nesterov,
+      averaging=averaging,
+      insecure_seed=insecure_seed,
   )
