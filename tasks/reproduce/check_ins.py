@@ -318,7 +318,7 @@ ROWS = (
     rows.Row(
         name='check_ins_mnist',
         paper=_PAPER,
-        item='averaged and sliding window on MNIST, fewer clients',
+        item='averaged and sliding window on MNIST',
         kind=rows.TRAINING,
         run=run_mnist,
         seeds=3,
