@@ -62,7 +62,9 @@ class SystemsTest(parameterized.TestCase):
     ) as round_done:
       found = run(folder / 'other', total_rounds=2)
     self.assertEqual(round_done.call_args.kwargs['num_workers'], 2)
-    self.assertGreater(context.shards.num_bytes_received, 0)
+    # Where clients flip coins, a round may be without any.
+    if found.metrics[-1].get('reports', 1):
+      self.assertGreater(context.shards.num_bytes_received, 0)
     self.assertEqual(found.rounds_done, 2)
     self.assertEqual(found.epsilon, expected.epsilon)
     for one, other in zip(
