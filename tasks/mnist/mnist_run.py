@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import time
 from typing import Any, Optional
 
 from tasks.common import digits_data
@@ -43,6 +44,8 @@ import tensorflow_federated as tff
 # At which epsilon is reported, beside the row's own.
 DELTAS = (1e-5, 1e-6)
 _EVALUATED_AT_ONCE = 2000
+# Each call of `program.train` checks the process and writes its statement.
+_SECONDS_BETWEEN_SAVES = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,8 +174,9 @@ def train(
     start: State that an earlier run saved. The rest gets a folder beside
       `output_dir`, with new coins and keys. `None` to begin with the first
       round.
-    save: Function that receives the state after each evaluation but the last,
-      for a later `start`. Only for rows with `has_rest`.
+    save: Function that receives the state for a later `start`: after the first
+      evaluation, and about every five minutes after another one. Only for rows
+      with `has_rest`.
   """
   _checks.integer_at_least(1, num_evaluations=num_evaluations)
   every = -(-row.num_rounds // num_evaluations)
@@ -186,8 +190,10 @@ def train(
       rest, architecture, seed=seed, insecure_seed=insecure_seed,
       weights=weights,
   )  # pyformat: disable
-  stops = [] if save is None else range(every, rest.num_rounds, every)
-  for stop in [*stops, rest.num_rounds]:
+  intervals = num_evaluations if save is None else 1
+  stop = 0
+  while stop < rest.num_rounds:
+    stop, begin = min(stop + intervals * every, rest.num_rounds), time.monotonic()
     result = program.train(
         process,
         _source(rest, clients, insecure_seed),
@@ -221,6 +227,8 @@ def train(
       save(
           Start(done + stop, done, np.concatenate(flat), (*evaluated, *pairs))
       )
+    seconds = (time.monotonic() - begin) / intervals
+    intervals = max(1, int(_SECONDS_BETWEEN_SAVES / seconds))
   return Result(
       seed,
       (

@@ -35,9 +35,10 @@ A long row has many trials: one for each method, epsilon and seed, for example. 
 `tasks/reproduce/results/trials` that have the same settings, computes the others, and
 stores each there as soon as it ends. So a row can be run in parts, on several days or
 machines: `--seeds 3` adds two seeds to a stored one. The hours of such a row are those
-of its trials. A trial of shuffled check-in also stores its model at each evaluation.
-From there, another machine goes on with new coins and keys. If rounds after that
-evaluation were made, they are made again, and epsilon counts them once.
+of its trials. A trial of shuffled check-in also stores its model, about every five
+minutes after an evaluation. From there, another machine goes on with new coins and
+keys. If rounds after that evaluation were made, they are made again, and epsilon counts
+them once.
 
 A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*. A
 row is *too short to compare* if a shorter run than the paper's falls short of its

@@ -312,11 +312,18 @@ class ProcessTest(parameterized.TestCase):
       )
 
     execution.set_default_context('in_process')
-    whole = train('a', save=saved.append)
+    with mock.patch.object(mnist_run, '_SECONDS_BETWEEN_SAVES', 0.0):
+      whole = train('a', save=saved.append)
     self.assertEqual([one['round'] for one in whole.metrics], [2, 4, 5])
     self.assertEqual([start.round for start in saved], [2, 4])
     content = json.loads(json.dumps(saved[0].to_json()))
-    rest = train('b', start=mnist_run.Start.from_json(content))
+    rest = train(
+        'b',
+        start=mnist_run.Start.from_json(content),
+        save=saved.append,
+    )
+    self.assertEqual([start.round for start in saved], [2, 4, 4])
+    self.assertEqual(saved[-1].first_round, 2)
     other = folder / 'b_from_2'
     np.testing.assert_allclose(_model(other), _model(folder / 'a'), atol=1e-6)
     accuracies = lambda run: [
