@@ -331,7 +331,7 @@ def self_convolution_error(probs: np.ndarray, count: int) -> float:
   _checks.integer_at_least(1, count=count)
   if count == 1:
     return 0.0
-  # dp_accounting's own search took half of the time of a composition.
+  # For the search below, and for the one in the composition that follows.
   _compat.bound_convolutions_at_once()
   probs = np.asarray(probs, np.float64)
   low, high = common.compute_self_convolve_bounds(probs, count, _TAIL)

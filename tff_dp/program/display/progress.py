@@ -192,7 +192,7 @@ class Progress:
       self._bar.close()
 
   def _times(self, round_index: int) -> str:
-    """Returns the part of a plain line about time, before and in each round."""
+    """Returns the seconds of a round and the time left, for a plain line."""
     left = self._rounds_planned - round_index
     done = round_index - self._first_round
     if not done:
