@@ -167,29 +167,38 @@ class Row:
     is_memoryless = isinstance(self.protocol, shuffled.ShuffledCheckIn)
     return is_memoryless and not self.server.momentum
 
-  def rest(self, rounds_done: int) -> 'Row':
-    """Returns the row of the rounds after the first ones.
+  def with_rounds(self, num_rounds: int) -> 'Row':
+    """Returns the row with more or fewer of the same rounds.
 
-    Learning rates go on from there. An event or an epsilon of the rest is not
-    about the whole row.
+    An event or an epsilon of the row is not about these rounds.
 
     Args:
-      rounds_done: Number of rounds that were made.
+      num_rounds: Number of rounds.
     """
     if not self.has_rest:
       raise ValueError(f'the rounds of {self.name} depend on earlier ones')
-    left = self.num_rounds - rounds_done
-    rate = self.server.learning_rate
-    if self.server.decays:
-      rate *= left / self.num_rounds
-    protocol = dataclasses.replace(self.protocol, num_rounds=left)
+    protocol = dataclasses.replace(self.protocol, num_rounds=num_rounds)
     return dataclasses.replace(
         self,
         plan=self.plan and dataclasses.replace(self.plan, protocol=protocol),
         protocol=protocol,
-        server=dataclasses.replace(self.server, learning_rate=rate),
-        num_updates=left,
+        num_updates=num_rounds,
     )
+
+  def rest(self, rounds_done: int) -> 'Row':
+    """Returns the row of the rounds after the first ones.
+
+    Learning rates go on from there.
+
+    Args:
+      rounds_done: Number of rounds that were made.
+    """
+    left = self.num_rounds - rounds_done
+    rate = self.server.learning_rate
+    if self.server.decays:
+      rate *= left / self.num_rounds
+    server = dataclasses.replace(self.server, learning_rate=rate)
+    return dataclasses.replace(self.with_rounds(left), server=server)
 
   def describe(self) -> dict[str, Any]:
     """Returns everything that the model depends on, as plain JSON types."""

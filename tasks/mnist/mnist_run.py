@@ -44,8 +44,7 @@ import tensorflow_federated as tff
 # At which epsilon is reported, beside the row's own.
 DELTAS = (1e-5, 1e-6)
 _EVALUATED_AT_ONCE = 2000
-# Each call of `program.train` checks the process and writes its statement.
-_SECONDS_BETWEEN_SAVES = 300.0
+_SECONDS_OF_A_LEG = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,23 +73,26 @@ class Start:
 
   Attributes:
     round: Number of rounds that were made.
-    first_round: Number of rounds before the run that made the last of them. 0
-      for a run that began with the first round.
+    until: Last round that the run makes before it saves the next state. Those
+      after `round` are made again by the run that goes on.
+    first_round: Number of rounds before the run that saved this. 0 for a run
+      that began with the first round.
+    num_repeated: Largest number of rounds that were made twice before that.
     weights: All weights after `round` rounds, one after another: float32
       [num_params].
     evaluations: Rounds that were evaluated, and their held-out accuracies.
   """
 
   round: int
+  until: int
   first_round: int
+  num_repeated: int
   weights: np.ndarray
   evaluations: tuple[tuple[int, float], ...]
 
   def to_json(self) -> dict[str, Any]:
     """Returns JSON types. `weights` are the bytes in base 64."""
-    return {
-        'round': self.round,
-        'first_round': self.first_round,
+    return vars(self) | {
         'evaluations': [list(pair) for pair in self.evaluations],
         'weights': base64.b64encode(self._bytes).decode(),
     }
@@ -99,8 +101,8 @@ class Start:
   def from_json(cls, content: dict[str, Any]) -> 'Start':
     """Returns the state that `to_json` described."""
     weights = np.frombuffer(base64.b64decode(content['weights']), '<f4')
-    pairs = tuple((number, value) for number, value in content['evaluations'])
-    return cls(content['round'], content['first_round'], weights, pairs)
+    pairs = tuple(map(tuple, content['evaluations']))
+    return cls(**content | {'weights': weights, 'evaluations': pairs})
 
   @property
   def digest(self) -> str:
@@ -174,15 +176,16 @@ def train(
     start: State that an earlier run saved. The rest gets a folder beside
       `output_dir`, with new coins and keys. `None` to begin with the first
       round.
-    save: Function that receives the state for a later `start`: after the first
-      evaluation, and about every five minutes after another one. Only for rows
-      with `has_rest`.
+    save: Function that receives the state for a later `start`: first the
+      initial one, then about every five minutes, after an evaluation. Only for
+      rows with `has_rest`.
   """
   _checks.integer_at_least(1, num_evaluations=num_evaluations)
   every = -(-row.num_rounds // num_evaluations)
-  rest, done, evaluated, weights, config = row, 0, (), None, {}
+  rest, done, repeated, evaluated, weights, config = row, 0, 0, (), None, {}
   if start is not None:
     done, evaluated, weights = start.round, start.evaluations, start.weights
+    repeated = start.num_repeated + start.until - done
     rest, config = row.rest(done), {'start': [done, start.digest]}
     output_dir = output_dir.with_name(f'{output_dir.name}_from_{done}')
   clients = Population(data.train, row.num_clients, seed=seed)
@@ -190,11 +193,9 @@ def train(
       rest, architecture, seed=seed, insecure_seed=insecure_seed,
       weights=weights,
   )  # pyformat: disable
-  intervals = num_evaluations if save is None else 1
-  stop = 0
-  while stop < rest.num_rounds:
-    stop, begin = min(stop + intervals * every, rest.num_rounds), time.monotonic()
-    result = program.train(
+
+  def train_until(stop):
+    return program.train(
         process,
         _source(rest, clients, insecure_seed),
         plan=None if row.plan else _baseline(rest),
@@ -211,24 +212,43 @@ def train(
             'seed': seed,
             **config,
         },
-        declarations=_declarations(row, done),
+        declarations=_declarations(row, done, repeated),
         progress=progress,
     )
-    metrics = tuple(
-        {name: found[name] for name in ('round', *result.evaluated)}
-        | {'round': done + found['round']}
-        for found in result.metrics
-        if 'test_accuracy' in found
-    )
-    # A folder may be ahead of `stop`.
-    if result.rounds_done == stop < rest.num_rounds:
-      pairs = ((one['round'], one['test_accuracy']) for one in metrics)
-      flat = [np.ravel(part) for part in result.model_weights.trainable]
+
+  if save is None:
+    result = train_until(rest.num_rounds)
+  else:
+    if weights is None:
+      model = mnist_model.build_keras_model(architecture, seed=seed)
+      weights = _flat(model.trainable_weights)
+
+    def save_start(made, until, weights, evaluations):
+      pairs = ((done + number, value) for number, value in evaluations)
       save(
-          Start(done + stop, done, np.concatenate(flat), (*evaluated, *pairs))
+          Start(
+              done + made,
+              done + until,
+              done,
+              repeated,
+              weights,
+              (*evaluated, *pairs),
+          )
       )
-    seconds = (time.monotonic() - begin) / intervals
-    intervals = max(1, int(_SECONDS_BETWEEN_SAVES / seconds))
+
+    result = _train_in_legs(
+        train_until,
+        rest.num_rounds,
+        every=every,
+        weights=None if output_dir.exists() else weights,
+        save=save_start,
+    )
+  metrics = [
+      {name: found[name] for name in ('round', *result.evaluated)}
+      | {'round': done + found['round']}
+      for found in _evaluations(result)
+  ]
+  total = row.with_rounds(row.num_rounds + repeated) if repeated else row
   return Result(
       seed,
       (
@@ -238,8 +258,58 @@ def train(
           ),
           *metrics,
       ),
-      _guarantees(row, output_dir, is_insecure=insecure_seed is not None),
+      _guarantees(total, output_dir, is_insecure=insecure_seed is not None),
   )
+
+
+def _train_in_legs(train_until, num_rounds, *, every, weights, save):
+  """Trains in legs of about five minutes, and saves the state before each.
+
+  Each call of `program.train` checks the process and writes its statement, so
+  legs are not shorter.
+
+  Args:
+    train_until: Function that trains until a round, and returns what
+      `program.train` does.
+    num_rounds: Number of rounds.
+    every: Number of rounds between evaluations, and of the first leg.
+    weights: Initial weights. `None` if a folder is there. It may have more
+      rounds than the first leg, and its run has saved how far it goes: to the
+      end of a leg, so the next round to stop at is no later.
+    save: Function of the number of rounds made, the last round of the leg, the
+      weights and the evaluations so far.
+  """
+  made, stop, evaluations = 0, min(every, num_rounds), ()
+  while True:
+    is_saved = weights is not None
+    if is_saved:
+      save(made, stop, weights, evaluations)
+    begin = time.monotonic()
+    result = train_until(stop)
+    if stop == num_rounds:
+      return result
+    # A folder may be ahead of `stop`.
+    is_there = result.rounds_done == stop
+    weights = _flat(result.model_weights.trainable) if is_there else None
+    evaluations = [
+        (found['round'], found['test_accuracy'])
+        for found in _evaluations(result)
+    ]
+    length = every
+    if is_saved:
+      seconds = (time.monotonic() - begin) * every / (stop - made)
+      length *= max(1, int(_SECONDS_OF_A_LEG / seconds))
+    made, stop = stop, min(stop + length, num_rounds)
+
+
+def _evaluations(result):
+  """Returns the metrics of the rounds that were evaluated."""
+  return [found for found in result.metrics if 'test_accuracy' in found]
+
+
+def _flat(variables) -> np.ndarray:
+  """Returns all weights, one after another."""
+  return np.concatenate([np.ravel(part) for part in variables])
 
 
 def build_process(
@@ -375,14 +445,16 @@ def _guarantees(row, output_dir, *, is_insecure: bool):
   )
 
 
-def _declarations(row, rounds_before: int) -> declarations_lib.Declarations:
+def _declarations(
+    row, rounds_before: int, repeated: int
+) -> declarations_lib.Declarations:
   before = ''
-  if rounds_before:
+  if rounds_before or repeated:
     before = (
         f'; the {rounds_before:,} rounds before this run, which the same'
-        ' clients took part in: release/guarantee.json is about all'
-        f' {row.num_rounds:,}; and rounds that were made twice, because'
-        ' another run was stopped after the last state that it stored'
+        f' clients took part in, and up to {repeated:,} rounds that were made'
+        ' twice, because other runs were stopped: release/guarantee.json'
+        f' counts all {row.num_rounds + repeated:,} rounds'
     )
   return declarations_lib.Declarations(
       population=row.num_clients,

@@ -116,7 +116,8 @@ def trained(run: rows.Run) -> Callable[..., object]:
     def compute(before=None, save=None):
       if before is not None:
         before = mnist_run.Start.from_json(before)
-        if not before.first_round and output_dir.exists():
+        is_first = not before.first_round and not before.num_repeated
+        if is_first and output_dir.exists():
           # That run is here, with all of its rounds.
           before = None
       result = mnist_run.train(

@@ -37,8 +37,8 @@ stores each there as soon as it ends. So a row can be run in parts, on several d
 machines: `--seeds 3` adds two seeds to a stored one. The hours of such a row are those
 of its trials. A trial of shuffled check-in also stores its model, about every five
 minutes after an evaluation. From there, another machine goes on with new coins and
-keys. If rounds after that evaluation were made, they are made again, and epsilon counts
-them once.
+keys. Rounds that the first machine may have made after that evaluation are made again,
+and epsilon counts them twice.
 
 A verdict is about what the paper claims: *holds*, *holds in part*, *does not hold*. A
 row is *too short to compare* if a shorter run than the paper's falls short of its

@@ -312,28 +312,44 @@ class ProcessTest(parameterized.TestCase):
       )
 
     execution.set_default_context('in_process')
-    with mock.patch.object(mnist_run, '_SECONDS_BETWEEN_SAVES', 0.0):
+    with mock.patch.object(mnist_run, '_SECONDS_OF_A_LEG', 0.0):
       whole = train('a', save=saved.append)
     self.assertEqual([one['round'] for one in whole.metrics], [2, 4, 5])
-    self.assertEqual([start.round for start in saved], [2, 4])
-    content = json.loads(json.dumps(saved[0].to_json()))
-    rest = train(
-        'b',
-        start=mnist_run.Start.from_json(content),
-        save=saved.append,
-    )
-    self.assertEqual([start.round for start in saved], [2, 4, 4])
-    self.assertEqual(saved[-1].first_round, 2)
+    legs = lambda: [(start.round, start.until) for start in saved]
+    self.assertEqual(legs(), [(0, 2), (2, 4), (4, 5)])
+    begins = [
+        mnist_run.Start.from_json(json.loads(json.dumps(start.to_json())))
+        for start in saved
+    ]
+    # A folder that is ahead: its run has saved how far it goes.
+    saved.clear()
+    train('a', save=saved.append)
+    self.assertEmpty(saved)
+    rest = train('b', start=begins[1], save=saved.append)
+    self.assertEqual(legs(), [(2, 4), (4, 5)])
+    self.assertEqual([start.first_round for start in saved], [2, 2])
+    self.assertEqual([start.num_repeated for start in saved], [2, 2])
     other = folder / 'b_from_2'
     np.testing.assert_allclose(_model(other), _model(folder / 'a'), atol=1e-6)
     accuracies = lambda run: [
         (one['round'], one['test_accuracy']) for one in run.metrics
     ]
     self.assertEqual(accuracies(rest), accuracies(whole))
+    again = train('c', start=begins[0], save=saved.append)
+    np.testing.assert_allclose(
+        _model(folder / 'c_from_0'), _model(folder / 'a'), atol=1e-6
+    )
+    self.assertEqual(accuracies(again), accuracies(whole))
     # What it costs a client is the cost of all rounds, and is said to be.
-    self.assertEqual({call.args for call in accounted.call_args_list}, {(row,)})
+    costs = [call.args[0] for call in accounted.call_args_list]
+    self.assertEqual(
+        [cost.num_rounds for cost in costs[::len(costs) // 3]], [5, 7, 7]
+    )
+    self.assertEqual(costs[0], row)
     statement = (other / 'release' / 'privacy_statement.md').read_text()
     self.assertIn('the 2 rounds before this run', statement)
+    self.assertIn('up to 2 rounds that were made twice', statement)
+    self.assertIn('counts all 7 rounds', statement)
 
   @parameterized.named_parameters(*zip(_TINY_ROWS, _TINY_ROWS))
   def test_rows_whose_rounds_depend_on_earlier_ones_have_no_rest(self, name):

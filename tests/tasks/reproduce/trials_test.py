@@ -388,9 +388,12 @@ class RowsTest(parameterized.TestCase):
 
   def _trained_on_mnist(self):
     """Returns the mock that trains in place of the task."""
+    from tasks.mnist import mnist_report  # pylint: disable=g-import-not-at-top
     from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
 
     self.enterContext(mock.patch.object(mnist_training.mnist.engine, 'start'))
+    for name in '_plot_accuracy', '_plot_epsilon':
+      self.enterContext(mock.patch.object(mnist_report, name))
     return self.enterContext(
         mock.patch.object(
             mnist_run,
@@ -422,7 +425,9 @@ class RowsTest(parameterized.TestCase):
   def test_a_killed_training_goes_on_in_its_folder_or_elsewhere(self):
     from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
 
-    state = mnist_run.Start(3, 0, np.arange(4, dtype=np.float32), ((3, 0.5),))
+    state = mnist_run.Start(
+        3, 4, 0, 0, np.arange(4, dtype=np.float32), ((3, 0.5),)
+    )
 
     def killed(row, output_dir, *, save, **unused):
       del row, unused
@@ -443,6 +448,13 @@ class RowsTest(parameterized.TestCase):
     row(self._run())
     self._store.write_text(text)
     row(here)
+    # After a run that was stopped elsewhere, the folder lacks its rounds.
+    self._store.write_text(
+        text.replace('"num_repeated": 0', '"num_repeated": 2')
+    )
+    no_trials = trials.Trials(self._folder / 'none', stored=self._store)
+    row(dataclasses.replace(here, trials=no_trials))
+    self.assertEqual(given.pop().num_repeated, 2)
     # With a seed for tests, nothing goes on elsewhere.
     seeded = dataclasses.replace(row, fields={'insecure_seed': 1})
     seeded(self._run())
