@@ -22,6 +22,8 @@ from scipy import stats
 
 from tff_dp import _columns
 from tff_dp import _compat
+from tff_dp import _compat_losses
+from tff_dp import _compat_tensorflow
 from tff_dp.cli import doctor_probe
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -262,7 +264,8 @@ class RequireTffTest(parameterized.TestCase):
 
     module = tf.Module()
     module.held = {'x': 1.0}
-    kind = _compat.private_tensorflow('trace').SupportsTracingProtocol
+    trace = _compat_tensorflow.private_tensorflow('trace')
+    kind = trace.SupportsTracingProtocol
     self.addCleanup(setattr, kind, '__class__', kind.__class__)
     save = doctor_probe.attempts()[doctor_probe.SAVING]
     with _reading_dicts():
@@ -271,7 +274,7 @@ class RequireTffTest(parameterized.TestCase):
         with self.assertRaisesRegex(TypeError, '_DictWrapper'):
           save()
       # Otherwise done once in a process.
-      _compat._let_wrapped_dicts_be_saved.cache_clear()
+      _compat_tensorflow.let_wrapped_dicts_be_saved.cache_clear()
       _compat.require_tff()
       found = [isinstance(each, kind) for each in (Traced(), {}, module.held)]
       self.assertEqual(save(), 'saves')
@@ -298,7 +301,7 @@ class RequireTffTest(parameterized.TestCase):
     _compat.require_tff()
     import tensorflow as tf
 
-    _compat.broadcast_by_known_ranks()
+    _compat_tensorflow.broadcast_by_known_ranks()
 
     def add(x, y):
       return tf.vectorized_map(lambda own: own[0] + own[1], (x, y))
@@ -425,7 +428,7 @@ class InvertLossesTest(parameterized.TestCase):
       adjacency=('ADD', 'REMOVE'),
   )
   def test_no_delta_changes(self, share, noise, adjacency):
-    _compat.invert_losses_at_once()
+    _compat_losses.invert_losses_at_once()
     loss = pld.privacy_loss_mechanism.GaussianPrivacyLoss(
         noise,
         sampling_prob=share,
@@ -451,7 +454,7 @@ class BoundConvolutionsTest(parameterized.TestCase):
       size=(2, 300, 20_000), num_times=(2, 1000), tail=(1e-15, 0.1)
   )
   def test_no_bound_changes(self, size, num_times, tail):
-    _compat.bound_convolutions_at_once()
+    _compat_losses.bound_convolutions_at_once()
     probs = stats.norm.pdf(np.linspace(-9, 3, size))
     probs /= probs.sum()
     at_once = pld.common.compute_self_convolve_bounds(probs, num_times, tail)

@@ -33,7 +33,8 @@ _LAYERS = (
         '_version',
         '_waiting',
     ),
-    ('_calls', '_compat', '_native_output'),
+    ('_calls', '_compat_losses', '_compat_tensorflow', '_native_output'),
+    ('_compat',),
     # The registry. It refers to systems by name.
     ('systems',),
     ('draws', 'files'),
@@ -278,8 +279,8 @@ class LazyPackageTest(absltest.TestCase):
         for prefix in ('', 'systems.')
         for name in systems.FOLDERS
     ]
-    always = '_checks _columns _compat _lazy _quiet _shim _version'
-    always += ' plans systems systems.system'
+    always = '_checks _columns _compat _compat_tensorflow _lazy _quiet _shim'
+    always += ' _version plans systems systems.system'
     always = [f'tff_dp.{name}' for name in always.split()]
     self.assertEqual(loaded, str(sorted(['tff_dp', *always, *folders])))
     self.assertContainsSubset(

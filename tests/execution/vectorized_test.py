@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import pure
 from tff_dp.execution.compiling import vectorized
@@ -407,7 +407,7 @@ _FAILING = [
 
 def setUpModule():
   # As `chunks.at_once` does.
-  _compat.broadcast_by_known_ranks()
+  _compat_tensorflow.broadcast_by_known_ranks()
 
 
 class _Work:

@@ -53,7 +53,7 @@ from dp_accounting import rdp
 import numpy as np
 
 from tff_dp import _checks
-from tff_dp import _compat
+from tff_dp import _compat_losses
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import replace_one
@@ -217,7 +217,8 @@ def loss(event: dp_accounting.DpEvent) -> composition.Loss:
   if parts.sigma == 0:
     return composition.Loss(None, 0.0)
   return composition.Loss(
-      _compat.loss_distribution(_pld_accountant(parts)), _pld_error(parts)
+      _compat_losses.loss_distribution(_pld_accountant(parts)),
+      _pld_error(parts),
   )
 
 
@@ -374,8 +375,8 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
 
 
 def _pld_accountant(parts: _Parts):
-  _compat.invert_losses_at_once()
-  _compat.bound_convolutions_at_once()
+  _compat_losses.invert_losses_at_once()
+  _compat_losses.bound_convolutions_at_once()
   accountant = pld.PLDAccountant(parts.relation, _interval(parts))
   parts.compose_into(accountant)
   return accountant

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp import _native_output
 from tff_dp.execution import arguments
 from tff_dp.execution import errors
@@ -22,7 +23,7 @@ from tff_dp.execution.compiling import program as program_lib
 from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
 
-_cancellation = _compat.private_tensorflow('cancellation')
+_cancellation = _compat_tensorflow.private_tensorflow('cancellation')
 _type_conversions = _compat.private_tff('type_conversions')
 
 Struct = tff.structure.Struct

@@ -24,13 +24,13 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp import streams
 from tff_dp.execution.data import graph_defs
 from tff_dp.export import allowed_operations
 from tff_dp.program.files import process_files
 
-_op_def_registry = _compat.private_tensorflow('op_def_registry')
+_op_def_registry = _compat_tensorflow.private_tensorflow('op_def_registry')
 # The operation that returns the line, and the operation that reads it.
 _READ, _READER = 'DatasetToSingleElement', 'TextLineDataset'
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')

@@ -10,7 +10,7 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
-from tff_dp import _compat
+from tff_dp import _compat_losses
 from tff_dp.accounting.curves import loss_tails
 
 _EPSILONS = np.array([0.5, 0.0, 1e-9, 3.0, 0.25, 40.0, 600.0, math.inf])
@@ -58,7 +58,7 @@ class LossTailsTest(parameterized.TestCase):
     if isinstance(
         sides[0], privacy_loss_distribution.PrivacyLossDistribution
     ):
-      sides = _compat.loss_directions(sides[0])
+      sides = _compat_losses.loss_directions(sides[0])
     for pmf in sides:
       tails = loss_tails.LossTails(pmf)
       order = np.argsort(_EPSILONS)

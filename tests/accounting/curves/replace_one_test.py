@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.accounting import made_parts
-from tff_dp import _compat
+from tff_dp import _compat_losses
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import local_profiles
@@ -152,7 +152,7 @@ class TwoHopsTest(parameterized.TestCase):
     composed = privacy_loss_distribution.from_gaussian_mechanism(
         1.0, sampling_prob=0.1, value_discretization_interval=1e-3
     ).self_compose(3)
-    there, back = _compat.loss_directions(composed)
+    there, back = _compat_losses.loss_directions(composed)
     epsilons = np.array([0.05, 0.2, 0.5, 1.0])
     for found, direction in ((hops.away, there), (hops.back, back)):
       exact = np.array(direction.get_delta_for_epsilon(list(epsilons)))

@@ -17,7 +17,7 @@ import math
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
-from tff_dp import _compat
+from tff_dp import _compat_losses
 from tff_dp.accounting.curves import gaussian
 from tff_dp.accounting.curves import loss_sums
 from tff_dp.accounting.curves import loss_tails
@@ -131,7 +131,7 @@ class Loss:
   def _tails(self) -> tuple[loss_tails.LossTails, ...]:
     """The tails of each direction, one if both are the same."""
     return tuple(
-        map(loss_tails.LossTails, _compat.loss_directions(self.pld))
+        map(loss_tails.LossTails, _compat_losses.loss_directions(self.pld))
     )
 
   def directions(self) -> tuple[Callable[[float], float], ...]:
@@ -323,7 +323,7 @@ def self_composed(single, count: int):
   if count > 1:
     error += max(
         privacy_profiles.self_convolution_error(probs, count)
-        for _, probs, _ in _compat.loss_masses(single)
+        for _, probs, _ in _compat_losses.loss_masses(single)
     )
     single = single.self_compose(count)
   return single, error
@@ -444,7 +444,7 @@ def profile_of(pld) -> privacy_profiles.Profile:
   """
   pmfs = (pld,)
   if isinstance(pld, privacy_loss_distribution.PrivacyLossDistribution):
-    pmfs = _compat.loss_directions(pld)
+    pmfs = _compat_losses.loss_directions(pld)
   sides = [loss_tails.LossTails(pmf) for pmf in pmfs]
   return lambda epsilons: np.maximum.reduce(
       [_deltas(side, epsilons) for side in sides]

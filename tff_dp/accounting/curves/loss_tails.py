@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from tff_dp import _compat
+from tff_dp import _compat_losses
 
 
 class LossTails:
@@ -32,7 +32,7 @@ class LossTails:
       pmf: Loss distribution of one direction, a `PLDPmf` of dp_accounting.
     """
     self._pmf = pmf
-    *_, infinite = _compat.losses_of(pmf)
+    *_, infinite = _compat_losses.losses_of(pmf)
     self._infinite = float(infinite)
 
   def deltas(self, epsilons: np.ndarray) -> np.ndarray:
@@ -91,9 +91,10 @@ class LossTails:
   def _above_zero(self) -> tuple[float, np.ndarray, np.ndarray]:
     """Returns the losses above 0, the largest first: (interval, points, probs).
 
-    As in `_compat.losses_of`. Other losses do not count for epsilon >= 0.
+    As in `_compat_losses.losses_of`. Other losses do not count for
+    epsilon >= 0.
     """
-    interval, points, probs, _ = _compat.losses_of(self._pmf)
+    interval, points, probs, _ = _compat_losses.losses_of(self._pmf)
     is_counted = points > 0
     return interval, points[is_counted][::-1], probs[is_counted][::-1]
 

@@ -34,7 +34,7 @@ import numpy as np
 from scipy import fft
 
 from tff_dp import _checks
-from tff_dp import _compat
+from tff_dp import _compat_losses
 from tff_dp.accounting.curves import loss_sums
 from tff_dp.accounting.curves import loss_tails
 
@@ -332,7 +332,7 @@ def self_convolution_error(probs: np.ndarray, count: int) -> float:
   if count == 1:
     return 0.0
   # For the search below, and for the one in the composition that follows.
-  _compat.bound_convolutions_at_once()
+  _compat_losses.bound_convolutions_at_once()
   probs = np.asarray(probs, np.float64)
   low, high = common.compute_self_convolve_bounds(probs, count, _TAIL)
   num_points = fft.next_fast_len(max(high - low + 1, len(probs)), real=True)

@@ -19,7 +19,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp import _quiet
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns as columns_lib
@@ -419,7 +419,7 @@ def at_once(
     *own, own_zero = own
     return work(_client_of(skeletons, own, sizes, kind), own_zero)
 
-  _compat.broadcast_by_known_ranks()
+  _compat_tensorflow.broadcast_by_known_ranks()
   # Where this fails, clients come one after the other.
   with _quiet.without_log_of_tensorflow():
     return tf.vectorized_map(

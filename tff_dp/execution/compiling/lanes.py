@@ -12,7 +12,7 @@ enough. Values do not change.
 
 import tensorflow as tf
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 
 # Clients share the results of these operations, even if the inputs differ. For
 # branches and all others in `vectorized.OPERATIONS`, TensorFlow makes a result
@@ -36,7 +36,7 @@ def separate(loop: tf.Operation, own_zero: tf.Tensor) -> None:
   for index, (is_own, will_be_own) in enumerate(zip(before, after)):
     if will_be_own and not is_own:
       shared = tf.expand_dims(loop.inputs[index], 0)
-      _compat.replace_input(loop, index, tf.gather(shared, own_zero))
+      _compat_tensorflow.replace_input(loop, index, tf.gather(shared, own_zero))
 
 
 def _client_index(tensor: tf.Tensor) -> tf.Tensor:
@@ -52,7 +52,7 @@ def _client_index(tensor: tf.Tensor) -> tf.Tensor:
 
 def _after(loop: tf.Operation, before: list[bool]) -> list[bool]:
   """Returns which variables of a loop differ between clients in some step."""
-  body = _compat.body_of_loop(loop)
+  body = _compat_tensorflow.body_of_loop(loop)
   found = before
   while True:
     known = {id(tensor): own for tensor, own in zip(body.inputs, found)}

@@ -23,7 +23,7 @@ import re
 
 import tensorflow as tf
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns
 from tff_dp.execution.compiling import control_flow
@@ -32,7 +32,7 @@ from tff_dp.execution.compiling import variables
 from tff_dp.execution.compiling import vectorized
 from tff_dp.execution.data import graph_defs
 
-_op_def_registry = _compat.private_tensorflow('op_def_registry')
+_op_def_registry = _compat_tensorflow.private_tensorflow('op_def_registry')
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 _IFS = ('If', 'StatelessIf')
 _WHILES = ('While', 'StatelessWhile')

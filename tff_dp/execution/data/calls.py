@@ -8,10 +8,10 @@ import itertools
 
 import tensorflow as tf
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 
-_execute = _compat.private_tensorflow('execute')
-_eager_context = _compat.private_tensorflow('context')
+_execute = _compat_tensorflow.private_tensorflow('execute')
+_eager_context = _compat_tensorflow.private_tensorflow('context')
 
 # TensorFlow's rewrites that add or multiply in another order. The form of a
 # graph decides which of them apply. So they would change a client's last bits.

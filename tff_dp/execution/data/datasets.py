@@ -18,7 +18,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp.execution import errors
 from tff_dp.execution.data import graph_defs
 
@@ -268,7 +268,7 @@ def _is_plain(dataset: tf.data.Dataset) -> bool:
     found.add(id(part))
     if type(part).__name__ not in _PLAIN:
       return False
-    inputs, functions = _compat.parts_of_dataset(part)
+    inputs, functions = _compat_tensorflow.parts_of_dataset(part)
     if not all(map(is_plain_function, functions)):
       return False
     waiting.extend(inputs)
@@ -293,7 +293,7 @@ def is_plain_function(function) -> bool:
 def _is_plain_operation(kind: str) -> bool:
   if kind in graph_defs.PYTHON_OPERATIONS:
     return False
-  definition = _compat.private_tensorflow('op_def_registry').get(kind)
+  definition = _compat_tensorflow.private_tensorflow('op_def_registry').get(kind)
   if definition is None:  # A function.
     return False
   if any(attribute.type.endswith(('func', 'func)'))

@@ -22,7 +22,7 @@ import weakref
 import numpy as np
 import tensorflow as tf
 
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp.execution.data import calls
 from tff_dp.execution.data import datasets
 
@@ -145,7 +145,7 @@ def read(dataset: tf.data.Dataset) -> Pipeline | None:
   The result is also None if the rows are none or many, or if a map is not a
   function of its arguments.
   """
-  found = _compat.steps_of_dataset(dataset)
+  found = _compat_tensorflow.steps_of_dataset(dataset)
   if found is None or any(c.dtype == tf.variant for c in found[0]):
     return None
   columns, steps = found
@@ -388,7 +388,7 @@ def _ordering_function(kinds: tuple[tuple, ...]) -> Callable:
     for name, *flags in kinds:
       if name == 'shuffle':
         numbers_of_it = itertools.islice(remaining, 3)
-        rows = _compat.shuffled_dataset(rows, *numbers_of_it, *flags)
+        rows = _compat_tensorflow.shuffled_dataset(rows, *numbers_of_it, *flags)
       else:
         rows = getattr(rows, name)(next(remaining))
     # More than all of them, in one batch.

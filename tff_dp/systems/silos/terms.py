@@ -24,7 +24,7 @@ import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp import _checks
-from tff_dp import _compat
+from tff_dp import _compat_tensorflow
 from tff_dp import _failures
 from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import silo_terms
@@ -156,7 +156,8 @@ def _check_no_repeats(examples: Any) -> None:
   Args:
     examples: A dataset, or a list.
   """
-  if isinstance(examples, tf.data.Dataset) and _compat.has_repeat(examples):
+  is_dataset = isinstance(examples, tf.data.Dataset)
+  if is_dataset and _compat_tensorflow.has_repeat(examples):
     raise _checks.ArgumentError(
         'examples',
         'a dataset with repeat()',
@@ -176,7 +177,7 @@ def _check_order(examples: Any) -> None:
   """
   if not isinstance(examples, tf.data.Dataset):
     return
-  unordered = sorted(set(_compat.unordered_datasets(examples)))
+  unordered = sorted(set(_compat_tensorflow.unordered_datasets(examples)))
   if unordered:
     raise _checks.ArgumentError(
         'examples',
