@@ -227,12 +227,12 @@ def train(
       pairs = ((done + number, value) for number, value in evaluations)
       save(
           Start(
-              done + made,
-              done + until,
-              done,
-              repeated,
-              weights,
-              (*evaluated, *pairs),
+              round=done + made,
+              until=done + until,
+              first_round=done,
+              num_repeated=repeated,
+              weights=weights,
+              evaluations=(*evaluated, *pairs),
           )
       )
 

@@ -351,6 +351,88 @@ class ProcessTest(parameterized.TestCase):
     self.assertIn('up to 2 rounds that were made twice', statement)
     self.assertIn('counts all 7 rounds', statement)
 
+  @parameterized.named_parameters(
+      # Of a run that was killed in the second leg, or between two legs.
+      ('in_a_leg', 3, [2, 4, 6, 8, 9], [4, 6, 8]),
+      ('between_legs', 4, [2, 4, 6, 8, 9], [4, 6, 8]),
+  )
+  def test_a_folder_that_is_ahead_is_saved_at_its_next_stop(
+      self, rounds, stops, saved
+  ):
+    made, begins = [], []
+
+    def train_until(stop):
+      made.append(stop)
+      return mock.Mock(
+          rounds_done=max(stop, rounds),
+          metrics=[],
+          model_weights=mock.Mock(trainable=[np.zeros(3)]),
+      )
+
+    with mock.patch.object(mnist_run, '_SECONDS_OF_A_LEG', 0.0):
+      mnist_run._train_in_legs(
+          train_until,
+          9,
+          every=2,
+          weights=None,
+          save=lambda begin, *_: begins.append(begin),
+      )
+    self.assertEqual(made, stops)
+    self.assertEqual(begins, saved)
+
+  def test_unsaved_legs_are_no_longer_than_the_first(self):
+    # They take no time, and say nothing about the next ones.
+    stops = []
+
+    def train_until(stop):
+      stops.append(stop)
+      return mock.Mock(rounds_done=9, metrics=[])
+
+    mnist_run._train_in_legs(
+        train_until, 9, every=2, weights=None, save=self.fail
+    )
+    self.assertEqual(stops, [2, 4, 6, 8, 9])
+
+  def test_cost_counts_rounds_that_were_made_twice(self):
+    row = _check_in_row(
+        check_ins.ShuffledCheckIn(50, 0.5, _NUM_CLIENTS),
+        50,
+        reports_per_update=_NUM_CLIENTS / 2,
+    )
+    row = dataclasses.replace(
+        row, server=dataclasses.replace(row.server, momentum=0.0)
+    )
+    digits = _digits()
+    for name in 'build_process', '_evaluation', '_source':
+      self.enterContext(mock.patch.object(mnist_run, name))
+    self.enterContext(
+        mock.patch.object(
+            mnist_run.program,
+            'train',
+            return_value=mock.Mock(rounds_done=30, metrics=[], evaluated=()),
+        )
+    )
+    cost = self.enterContext(mock.patch.object(mnist_run, '_guarantees'))
+    mnist_run.train(
+        row,
+        pathlib.Path(self.create_tempdir()) / 'run',
+        data=mnist_data.Mnist(digits, digits, name='random'),
+        architecture=_ARCHITECTURE,
+        seed=1,
+        num_evaluations=5,
+        start=mnist_run.Start(
+            round=20,
+            until=30,
+            first_round=10,
+            num_repeated=4,
+            weights=np.zeros(3, np.float32),
+            evaluations=(),
+        ),
+    )
+    counted = cost.call_args.args[0]
+    self.assertEqual(counted.num_rounds, 50 + 4 + 10)
+    self.assertEqual(counted.plan.protocol.num_rounds, 64)
+
   @parameterized.named_parameters(*zip(_TINY_ROWS, _TINY_ROWS))
   def test_rows_whose_rounds_depend_on_earlier_ones_have_no_rest(self, name):
     row = _TINY_ROWS[name]()

@@ -426,7 +426,12 @@ class RowsTest(parameterized.TestCase):
     from tasks.mnist import mnist_run  # pylint: disable=g-import-not-at-top
 
     state = mnist_run.Start(
-        3, 4, 0, 0, np.arange(4, dtype=np.float32), ((3, 0.5),)
+        round=3,
+        until=4,
+        first_round=0,
+        num_repeated=0,
+        weights=np.arange(4, dtype=np.float32),
+        evaluations=((3, 0.5),),
     )
 
     def killed(row, output_dir, *, save, **unused):
