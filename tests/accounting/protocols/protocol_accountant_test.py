@@ -14,7 +14,7 @@ from dp_accounting.pld import privacy_loss_distribution
 import pytest
 
 from tff_dp import _checks
-from tff_dp import _compat as compat_lib  # attrs uses the name _compat.
+from tff_dp import _compat_losses
 from tff_dp.accounting import accountants
 from tff_dp.accounting.curves import composition
 from tff_dp.accounting.curves import gaussian
@@ -223,7 +223,7 @@ class VersionsTest(parameterized.TestCase):
           1.0, sampling_prob=1.0 if symmetric else 0.5
       )
       self.assertLen(
-          compat_lib.loss_masses(distribution), 1 if symmetric else 2
+          _compat_losses.loss_masses(distribution), 1 if symmetric else 2
       )
 
 
