@@ -256,3 +256,89 @@ def state_of_a_dataset_inside():
           computation([_range() for _ in range(3)]) for _ in range(2)
       ],
   )
+
+
+# Datasets that a computation makes. Each use finds them unchanged, too.
+@tff.tensorflow.computation(_NUMBERS)
+def _shuffled(numbers):
+  return numbers.shuffle(6, seed=1).map(lambda x: 2 * x)
+
+
+@tff.tensorflow.computation(_NUMBERS)
+def _doubled(numbers):
+  return numbers.map(lambda x: 2 * x)
+
+
+@tff.tensorflow.computation(_NUMBERS, _NUMBERS)
+def _both(first, second):
+  return _all_of(first), _all_of(second)
+
+
+@tff.tensorflow.computation(_NUMBERS, np.int64)
+def _all_and(numbers, total):
+  return _all_of(numbers) + total
+
+
+@tff.tensorflow.computation(_NUMBERS)
+def _digits(numbers):
+  return numbers.reduce(np.int64(0), lambda total, x: 31 * total + x)
+
+
+@_case()
+def dataset_made_and_used_again():
+  @tff.federated_computation(at_clients(_NUMBERS))
+  def computation(numbers):
+    made = tff.federated_map(_shuffled, numbers)
+    twice = tff.federated_map(_doubled, made)
+    total = tff.federated_sum(tff.federated_map(_digits, made))
+    later = (made, tff.federated_broadcast(total))
+    return (
+        tff.federated_map(_two_epochs, made),
+        tff.federated_map(_one_epoch, made),
+        tff.federated_map(_both, (made, made)),
+        tff.federated_map(_both, (twice, twice)),
+        tff.federated_map(_one_epoch, twice),
+        total,
+        tff.federated_map(_all_and, later),
+        tff.federated_sum(tff.federated_map(_digits, made)),
+    )
+
+  return (lambda: [computation([_range(), _range(5), _range(4)])],)
+
+
+@_case()
+def dataset_of_an_argument_made_and_used_again():
+  @tff.tensorflow.computation(_NUMBERS)
+  def halves(numbers):
+    return numbers.take(3), numbers.skip(3)
+
+  @tff.federated_computation(at_clients(_NUMBERS))
+  def computation(numbers):
+    made = tff.federated_map(halves, numbers)
+    twice = tff.federated_map(_doubled, numbers)
+    again = tff.federated_map(_doubled, twice)
+    return (
+        tff.federated_map(_both, made),
+        tff.federated_map(_both, made),
+        tff.federated_map(_both, (twice, again)),
+        tff.federated_map(_one_epoch, again),
+    )
+
+  numbers = _range().shuffle(6, seed=1)
+  return (lambda: [computation([numbers] * 3) for _ in range(2)],)
+
+
+@_case()
+def dataset_made_at_the_server():
+  @tff.federated_computation(at_server(_NUMBERS), at_clients(np.int64))
+  def computation(numbers, values):
+    made = tff.federated_map(_shuffled, numbers)
+    at_each = tff.federated_broadcast(made)
+    return (
+        tff.federated_map(_two_epochs, made),
+        tff.federated_map(_one_epoch, made),
+        tff.federated_map(_all_and, (at_each, values)),
+        tff.federated_sum(tff.federated_map(_digits, at_each)),
+    )
+
+  return (lambda: [computation(_range(), [1, 2, 3])],)

@@ -224,6 +224,33 @@ class FunctionOfArgumentsTest(parameterized.TestCase):
       found = int(''.join(map(str, returned.as_numpy_iterator())))
       self.assertEqual(found, digits)
 
+  def test_every_client_finds_what_an_aggregation_captured(self):
+    # TFF's own runtime fails here.
+    add = tff.tensorflow.computation(
+        lambda total, x: 10 * total + x, (np.int64, np.int64)
+    )
+    shuffled = tff.tensorflow.computation(
+        lambda x: x.shuffle(6, seed=1), _NUMBERS
+    )
+
+    @tff.federated_computation(
+        _NUMBERS, tff.FederatedType(np.int64, tff.CLIENTS)
+    )
+    def last(numbers, values):
+      made = shuffled(numbers)
+
+      @tff.federated_computation(np.int64, np.int64)
+      def accumulate(_, value):
+        return tff.sequence_reduce(made, value, add)
+
+      identity = tff.tensorflow.computation(lambda x: x, np.int64)
+      return tff.federated_aggregate(
+          values, np.int64(0), accumulate, add, identity
+      )
+
+    with execution.create_sync_in_process_context(max_concurrent_clients=1):
+      self.assertEqual(last(_range(), [1, 2, 3]), last(_range(), [3]))
+
   def test_cache_in_a_file_stays(self):
     # Nobody's memory, but a file: it is state that TFF's runtime keeps, too.
     path = self.create_tempfile().full_path + '.cache'

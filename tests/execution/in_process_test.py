@@ -128,18 +128,54 @@ class ScheduleTest(absltest.TestCase):
     (kept,) = _schedule(variance).passes[0].kept
     self.assertIsInstance(kept.operation, schedule.Pick)
 
-  def test_every_node_is_known_when_it_is_needed(self):
-    found = _schedule(_deviations)
+  def _check_that_needed_nodes_are_known(self, found: schedule.Schedule):
     known = set(found.arguments)
+
+    def check(nodes):
+      for node in nodes:
+        is_copy = isinstance(node.operation, schedule.Copy)
+        self.assertIn(node.inputs[0] if is_copy else node, known)
+
     for number, stage in enumerate(found.stages):
       if number:
         one_pass = found.passes[number - 1]
-        self.assertContainsSubset(one_pass.server_inputs, known)
-        self.assertContainsSubset(one_pass.client_inputs, known)
+        check([*one_pass.server_inputs, *one_pass.client_inputs])
         known.update(one_pass.accumulations, one_pass.kept)
-      self.assertContainsSubset(stage.inputs, known)
+      check(stage.inputs)
       known.update(stage.outputs)
-    self.assertContainsSubset(schedule.nodes_in(found.result), known)
+    check(schedule.nodes_in(found.result))
+
+  def test_every_node_is_known_when_it_is_needed(self):
+    self._check_that_needed_nodes_are_known(_schedule(_deviations))
+
+  def test_only_a_random_dataset_with_two_uses_takes_passes_of_its_own(self):
+    numbers = tff.SequenceType(np.float32)
+    make = tff.tensorflow.computation(lambda x: x.shuffle(9), numbers)
+    double = tff.tensorflow.computation(
+        lambda x: x.map(lambda y: 2 * y), numbers
+    )
+    total = tff.tensorflow.computation(
+        lambda x: x.reduce(0.0, lambda a, b: a + b), numbers
+    )
+
+    def build(make, uses: int):
+      @tff.federated_computation(tff.FederatedType(numbers, tff.CLIENTS))
+      def computation(datasets):
+        made = tff.federated_map(make, datasets)
+        return [
+            tff.federated_sum(tff.federated_map(total, made))
+            for _ in range(uses)
+        ]
+
+      return _schedule(computation)
+
+    for one_pass in (build(make, 1), build(double, 2)):
+      self.assertLen(one_pass.passes, 1)
+      self.assertEmpty(one_pass.copies)
+    twice = build(make, 2)
+    self.assertLen(twice.passes, 2)
+    self.assertLen(twice.copies, 2)
+    self._check_that_needed_nodes_are_known(twice)
 
   def test_what_leads_to_no_result_is_not_computed(self):
     @tff.federated_computation(_FLOATS)
@@ -211,6 +247,25 @@ class ContextTest(absltest.TestCase):
       with self.assertRaisesRegex(_checks.ArgumentError, name):
         execution.set_default_context('native', **{name: 'CPU:0'})
     self.assertEqual(_sum([4.0]), 4.0)
+
+  def test_arrays_that_were_changed_in_place_come_as_they_are(self):
+    @tff.federated_computation(
+        tff.FederatedType(tff.TensorType(np.float32, [2, 2]), tff.SERVER)
+    )
+    def same(x):
+      return x
+
+    def transpose(array):
+      array.strides = array.strides[::-1]
+
+    def swap_bytes(array):
+      array.dtype = array.dtype.newbyteorder()
+
+    with execution.create_sync_in_process_context():
+      for change in (transpose, swap_bytes):
+        array = same(np.float32([[1, 2], [3, 4]]))
+        change(array)
+        np.testing.assert_array_equal(same(array), array)
 
   def test_native_says_where_it_exists(self):
     column = dataclasses.replace(_compat.COLUMN, has_worker=False)

@@ -76,13 +76,6 @@ class Shared:
     del client
     return self.value
 
-  def leaves(self, client: int, reads_once: leaves_lib.ReadsOnce) -> None:
-    """Returns None: a shared value cannot be joined in chunks.
-
-    Each client needs its own copy of a dataset in the value.
-    """
-    del client, reads_once
-
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:

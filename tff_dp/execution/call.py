@@ -20,6 +20,7 @@ from tff_dp.execution import arguments
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import chunks
 from tff_dp.execution.compiling import program as program_lib
+from tff_dp.execution.compiling import schedule as schedule_lib
 from tff_dp.execution.data import leaves as leaves_lib
 from tff_dp.execution.data import values
 
@@ -202,6 +203,8 @@ class Call:
     """
     if isinstance(symbolic, (list, Struct)):
       return [tensor for part in symbolic for tensor in self._flat(part)]
+    if isinstance(symbolic.operation, schedule_lib.Copy):
+      (symbolic,) = symbolic.inputs
     return values.fresh(self._single[symbolic])
 
   def _unpack(self, nodes, skeletons, tensors, target: dict) -> None:
@@ -209,11 +212,24 @@ class Call:
     start = 0
     for node, skeleton in zip(nodes, skeletons):
       end = start + len(values.flat_specs(skeleton))
-      target[node] = tensors[start:end]
+      target[node] = values.stored(tensors[start:end])
       start = end
+
+  def _copy_for_clients(self, nodes: list) -> None:
+    """Sets the values of those client inputs that are copies."""
+    for node in nodes:
+      if isinstance(node.operation, schedule_lib.Copy):
+        (source,) = node.inputs
+        if source.on_clients:
+          self._kept[node] = self._kept[source]
+        else:
+          self._given.clients[node] = arguments.Shared(self._single[source])
 
   def _run_pass(self, number: int) -> None:
     one_pass = self._program.schedule.passes[number - 1]
+    if not (one_pass.nodes or one_pass.accumulations):
+      return
+    self._copy_for_clients(one_pass.client_inputs)
     zeros = self._flat([node.inputs[1] for node in one_pass.accumulations])
     for node in one_pass.kept:
       self._kept[node] = [None] * self._num_clients
@@ -333,7 +349,10 @@ class Call:
       reads_once: See `leaves.Reader`.
     """
     given = [self._given.clients.get(node) for node in one_pass.client_inputs]
-    if self._max_clients_per_call == 1 or None in given:
+    # A shared value cannot be joined: each client needs its own datasets.
+    if self._max_clients_per_call == 1 or not all(
+        isinstance(part, arguments.ClientList) for part in given
+    ):
       return lambda client: None
     # A part of the argument has a node for each of its uses.
     paths = [node.operation.path for node in one_pass.client_inputs]
@@ -430,7 +449,7 @@ class Call:
   def _of_client(self, node, client: int) -> list[tf.Tensor]:
     if node in self._given.clients:
       return values.fresh(self._given.clients[node].flat(client))
-    return self._kept[node][client]
+    return values.fresh(self._kept[node][client])
 
   def _result(self):
     result = self._arrays(self._program.schedule.result, self._result_type)

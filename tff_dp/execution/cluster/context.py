@@ -140,7 +140,7 @@ class _ShardedCall(call.Call):
       for node, (kept_skeleton, kept) in zip(schedule.kept, result.kept):
         self._program.set_skeleton(node, kept_skeleton)
         for client, flat in kept.items():
-          self._kept[node][client] = wire.to_fresh(flat, kept_skeleton)
+          self._kept[node][client] = wire.to_flat(flat, kept_skeleton)
       sums.append(wire.to_fresh(result.sums, skeleton))
     return sums
 

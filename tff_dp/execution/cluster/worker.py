@@ -308,7 +308,7 @@ def _run(sent: bytes, one_pass: Pass, shard: Shard) -> Result:
     if skeleton is not None:
       program.set_skeleton(node, skeleton)
       kept[node] = {
-          client: wire.to_fresh(flat, skeleton)
+          client: wire.to_flat(flat, skeleton)
           for client, flat in given.items()
       }
     elif isinstance(given, list):

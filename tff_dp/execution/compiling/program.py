@@ -150,7 +150,7 @@ class Program:
     self._lock = threading.Lock()
     self._skeletons = {
         node: values.skeleton_of_type(node.operation.type_spec)
-        for node in self._schedule.arguments
+        for node in [*self._schedule.arguments, *self._schedule.copies]
     }
     for one_pass in self._schedule.passes:
       for node in one_pass.accumulations:

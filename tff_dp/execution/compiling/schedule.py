@@ -14,14 +14,17 @@ Stage s computes the server's nodes of level s. Pass p feeds all aggregations of
 level p. So every value is known when it is needed.
 """
 
+import collections
 from collections.abc import Iterable, Iterator
 import dataclasses
 import itertools
 
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import interpreter
+from tff_dp.execution.data import datasets
 
 Struct = tff.structure.Struct
 
@@ -57,6 +60,17 @@ class Pick:
   """
 
   index: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+  """A copy of the input, a value with datasets, for one use of it.
+
+  Attributes:
+    type_spec: Type of the value.
+  """
+
+  type_spec: tff.Type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,32 +149,94 @@ def _has_function(type_spec: tff.Type) -> bool:
   return isinstance(type_spec, tff.FunctionType)
 
 
-def _has_sequence(type_spec: tff.Type) -> bool:
-  """Returns whether a part of a type without placement is a sequence."""
+def _num_sequences(type_spec: tff.Type | None) -> int:
+  """Returns the number of sequences in a type without placement."""
   if isinstance(type_spec, tff.StructType):
-    return any(_has_sequence(element) for element in type_spec)
-  return isinstance(type_spec, tff.SequenceType)
+    return sum(map(_num_sequences, type_spec))
+  return int(isinstance(type_spec, tff.SequenceType))
+
+
+def _type_of(node: Node) -> tff.Type | None:
+  """Returns the type of a node, or None if it has no sequence with a state."""
+  operation = node.operation
+  if isinstance(operation, Pick):
+    outer = _type_of(node.inputs[0])
+    return None if outer is None else outer[operation.index]
+  if isinstance(operation, Call):
+    return operation.block.type_signature.result
+  if isinstance(operation, Accumulate):
+    return operation.zero_type
+  if isinstance(operation, interpreter.Intrinsic):
+    return operation.type_spec.result
+  # The sequences of `Select` are slices, which have no state.
+  return operation.type_spec if isinstance(operation, Argument) else None
+
+
+def _is_argument(value) -> bool:
+  return isinstance(value, Node) and isinstance(value.operation, Argument)
+
+
+def _maker(node: Node) -> Node:
+  """Returns the node whose operation made a value or an element of it."""
+  while isinstance(node.operation, Pick):
+    (node,) = node.inputs
+  return node
+
+
+def _is_repeatable(maker: Node) -> bool:
+  """Returns whether a node certainly makes the same dataset again."""
+  operation = maker.operation
+  # Two datasets may share a state.
+  if not isinstance(operation, Call) or _num_sequences(_type_of(maker)) > 1:
+    return False
+  graph_def = tf.compat.v1.GraphDef()
+  operation.block.proto.tensorflow.graph_def.Unpack(graph_def)
+  return datasets.is_repeatable(graph_def)
+
+
+# Whether its inputs are at the clients: value, zero, accumulate, merge.
+_PLACES_OF_ACCUMULATE = (True, False, True, False)
 
 
 class _Builder(interpreter.Interpreter):
   """Turns a computation into nodes."""
 
-  def __init__(self):
+  def __init__(self, known_as_reused: set[int]):
+    """Begins without nodes.
+
+    Args:
+      known_as_reused: Numbers that were `reused` in an earlier builder.
+    """
     # In order of creation. So every node comes after its inputs.
     self.nodes = []
+    self._known_as_reused = known_as_reused
+    # Nodes that make datasets -> number in order of creation.
+    self._makers = {}
+    self._number = 0
+    self._uses = collections.Counter()
     self._on_clients = False
+    # Arguments and nodes that make datasets, which have a use already.
     self._used = set()
 
   def _node(self, operation, *inputs, on_clients: bool = False) -> Node:
     before = [node for value in inputs for node in nodes_in(value)]
-    level = max((node.level for node in before), default=0)
+    on_clients |= any(node.on_clients for node in before)
+    places = [on_clients] * len(inputs)
     if isinstance(operation, Accumulate):
-      level += 1
-    else:
-      on_clients |= any(node.on_clients for node in before)
-    at_clients = on_clients or isinstance(operation, Accumulate)
-    inputs = tuple(self._own(value, at_clients) for value in inputs)
-    node = Node(operation, inputs, on_clients, level)
+      on_clients, places = False, _PLACES_OF_ACCUMULATE
+    # An element is owned by its uses, unless it is a part of an argument.
+    if not isinstance(operation, Pick) or _is_argument(*inputs):
+      inputs = tuple(map(self._own, inputs, places))
+    before = [node for value in inputs for node in nodes_in(value)]
+    level = max((node.level for node in before), default=0)
+    level += isinstance(operation, Accumulate)
+    node = self._add(Node(operation, inputs, on_clients, level))
+    if _maker(node) is node and _num_sequences(_type_of(node)):
+      self._makers[node] = self._number
+      self._number += 1
+    return node
+
+  def _add(self, node: Node) -> Node:
     self.nodes.append(node)
     return node
 
@@ -168,22 +244,79 @@ class _Builder(interpreter.Interpreter):
     """Returns an input whose datasets serve this one use only.
 
     Iterating over a dataset may change it (see `datasets`). So every use of an
-    argument with a dataset has its own node. A dataset of the server that goes
-    to the clients has one value per client.
+    argument with a dataset has its own node. If a dataset from the computation
+    has several uses, each makes it again, or takes a copy if that could give
+    another dataset. A dataset of the server that goes to the clients has one
+    value per client.
     """
     if isinstance(value, Struct):
       parts = tff.structure.to_elements(value)
       return Struct([(name, self._own(x, on_clients)) for name, x in parts])
-    if not (
-        isinstance(value, Node)
-        and isinstance(value.operation, Argument)
-        and _has_sequence(value.operation.type_spec)
-    ):
+    if isinstance(value, interpreter.Function):
+      scope = {n: self._own(x, on_clients) for n, x in value.scope.items()}
+      return interpreter.Function(value.block, scope)
+    if not isinstance(value, Node):
       return value
-    if value not in self._used and value.on_clients == on_clients:
+    if isinstance(value.operation, Copy):
+      return self._add(dataclasses.replace(value))
+    if not _num_sequences(_type_of(value)):
+      return value
+    if _is_argument(value):
+      if value in self._used or value.on_clients != on_clients:
+        value = self._node(value.operation, on_clients=on_clients)
       self._used.add(value)
       return value
-    return self._node(value.operation, on_clients=on_clients)
+    self._use(value)
+    maker = _maker(value)
+    goes_to_clients = on_clients and not value.on_clients
+    is_reused = self._makers[maker] in self._known_as_reused
+    if is_reused and not goes_to_clients and _is_repeatable(maker):
+      return self._made_again(value)
+    if is_reused or goes_to_clients:
+      # A stage comes before the pass of the same level, and so can serve it.
+      level = value.level + (not goes_to_clients)
+      return self._add(
+          Node(Copy(_type_of(value)), (value,), on_clients, level)
+      )
+    return value
+
+  def _made_again(self, node: Node) -> Node:
+    """Returns a node like this one with datasets of its own."""
+    if isinstance(node.operation, Pick):
+      return self._add(
+          dataclasses.replace(node, inputs=(self._made_again(*node.inputs),))
+      )
+    if node in self._used:
+      number, next_number = self._makers[node], self._number
+      node = self._node(
+          node.operation, *node.inputs, on_clients=node.on_clients
+      )
+      self._makers[node], self._number = number, next_number
+    self._used.add(node)
+    return node
+
+  def _use(self, node: Node) -> None:
+    """Counts a use of a node for each of its datasets."""
+    if _maker(node) in self._makers and not _is_argument(node):
+      self._uses[self._makers[_maker(node)]] += _num_sequences(_type_of(node))
+
+  @property
+  def reused(self) -> set[int]:
+    """Numbers of the nodes whose datasets have more than one use.
+
+    The same computation gives the same numbers to another builder.
+    """
+    return {number for number, uses in self._uses.items() if uses > 1}
+
+  def result_of(self, block: tff.framework.ComputationBuildingBlock):
+    """Returns the symbolic result of a function."""
+    argument = None
+    if block.type_signature.parameter is not None:
+      argument = self.argument(block.type_signature.parameter)
+    result = self.apply(self.evaluate(block, {}), argument)
+    for node in nodes_in(result):
+      self._use(node)
+    return result
 
   def argument(self, type_spec: tff.Type, path: tuple[int, ...] = ()):
     """Returns the symbolic argument of a type."""
@@ -279,11 +412,11 @@ class Pass:
   Attributes:
     server_inputs: Nodes of the server that clients read.
     client_inputs: Nodes of clients whose values are known before the pass:
-      arguments, and values that earlier passes kept.
+      arguments, copies, and values that earlier passes kept.
     nodes: Nodes that are computed for each client, in order.
     accumulations: Aggregations that the pass feeds.
     merge_inputs: Nodes of the server that are needed to join accumulators.
-    kept: Nodes of `nodes` that a later pass or the result needs.
+    kept: Nodes of `nodes` that a later pass, a copy or the result needs.
   """
 
   server_inputs: list[Node]
@@ -304,16 +437,18 @@ class Schedule:
     result: Symbolic result.
     arguments: Nodes that stand for parts of the argument. Several nodes may
       stand for the same part.
+    copies: Nodes of the operation `Copy`.
   """
 
   stages: list[Stage]
   passes: list[Pass]
   result: object
   arguments: list[Node]
+  copies: list[Node]
 
 
 def _is_known_before(node: Node) -> bool:
-  return isinstance(node.operation, (Argument, Accumulate))
+  return isinstance(node.operation, (Argument, Accumulate, Copy))
 
 
 def _needed(roots: Iterable[Node]) -> set[Node]:
@@ -336,7 +471,10 @@ class _PassBuilder:
   def __init__(self, ordered: list[Node], roots: list[Node]):
     self._ordered = ordered
     self._position = {node: index for index, node in enumerate(ordered)}
-    self._outputs = [node for node in dict.fromkeys(roots) if node.on_clients]
+    copied = [n.inputs[0] for n in ordered if isinstance(n.operation, Copy)]
+    self._outputs = [
+        node for node in dict.fromkeys([*roots, *copied]) if node.on_clients
+    ]
     self._home = {}
     self.passes = []
 
@@ -404,7 +542,8 @@ class _PassBuilder:
 def _stages_of(
     ordered: list[Node], passes: list[Pass], roots: list[Node]
 ) -> list[Stage]:
-  wanted = {node for node in roots if not node.on_clients}
+  copied = [n.inputs[0] for n in ordered if isinstance(n.operation, Copy)]
+  wanted = {node for node in [*roots, *copied] if not node.on_clients}
   for one_pass in passes:
     wanted.update(one_pass.server_inputs)
     wanted.update(one_pass.merge_inputs)
@@ -446,16 +585,19 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
         f' {block.type_signature})',
         instead='the inner function as a computation of its own',
     )
-  builder = _Builder()
-  argument = None
-  if block.type_signature.parameter is not None:
-    argument = builder.argument(block.type_signature.parameter)
-  function = builder.evaluate(block, {})
-  result = builder.apply(function, argument)
+  reused = set()
+  builder = _Builder(reused)
+  result = builder.result_of(block)
+  # A dataset that is made again uses others again.
+  while not builder.reused <= reused:
+    reused |= builder.reused
+    builder = _Builder(reused)
+    result = builder.result_of(block)
   roots = list(nodes_in(result))
   needed = _needed(roots)
   ordered = [node for node in builder.nodes if node in needed]
   passes = _PassBuilder(ordered, roots).build()
   stages = _stages_of(ordered, passes, roots)
   arguments = [n for n in builder.nodes if isinstance(n.operation, Argument)]
-  return Schedule(stages, passes, result, arguments)
+  copies = [node for node in ordered if isinstance(node.operation, Copy)]
+  return Schedule(stages, passes, result, arguments, copies)

@@ -68,6 +68,18 @@ _IGNORE_STATE = 1  # A value of `external_state_policy`. Others warn or fail.
 _ABSENT = 'tff_dp/absent'
 # In the names of datasets with random numbers.
 _RANDOM = ('Random', 'Sampling', 'Shuffle')
+_WITH_STATE = (*_RANDOM, 'Cache', 'Snapshot')
+# TensorFlow calls them stateful, but they only compute.
+_STATEFUL_BY_NAME = frozenset([
+    'Assert',
+    'If',
+    'RangeDataset',
+    'ReduceDataset',
+    'StatefulPartitionedCall',
+    'TensorDataset',
+    'TensorSliceDataset',
+    'While',
+])
 
 
 class Kind(enum.Enum):
@@ -196,21 +208,29 @@ def as_argument(
     return dataset
   with tf.device(DATASET_DEVICE):
     try:
-      serialized = tf.raw_ops.DatasetToGraphV2(
-          input_dataset=tf.data.experimental.to_variant(dataset),
-          external_state_policy=_IGNORE_STATE,
-      )
+      graph_def = _graph_of(tf.data.experimental.to_variant(dataset))
     except tf.errors.OpError as error:
       raise errors.UnsupportedComputationError(
           f'{where}, a dataset that TensorFlow cannot copy ({error.message})',
           instead='a list of its elements',
       ) from error
-    graph_def = tf.compat.v1.GraphDef.FromString(serialized.numpy())
     has_state = any(map(_holds_state, graph_def.node))
     graph_defs.confine(graph_def, f'{where}, a dataset')
     if not has_state:
       return dataset
     return _recipe(graph_def)
+
+
+def without_state(variant: tf.Tensor) -> tf.Tensor | Recipe:
+  """Returns the variant tensor of a dataset, or its recipe if it has a state.
+
+  Args:
+    variant: Variant tensor of a dataset that a computation made.
+  """
+  graph_def = _graph_of(variant)
+  if any(map(_holds_state, graph_def.node)):
+    return _recipe(graph_def)
+  return variant
 
 
 def recipe_of(variant: tf.Tensor) -> Recipe:
@@ -219,11 +239,15 @@ def recipe_of(variant: tf.Tensor) -> Recipe:
   Args:
     variant: Variant tensor of the dataset.
   """
+  return _recipe(_graph_of(variant))
+
+
+def _graph_of(variant: tf.Tensor) -> tf.compat.v1.GraphDef:
   with tf.device(DATASET_DEVICE):
     serialized = tf.raw_ops.DatasetToGraphV2(
         input_dataset=variant, external_state_policy=_IGNORE_STATE
     )
-    return _recipe(tf.compat.v1.GraphDef.FromString(serialized.numpy()))
+  return tf.compat.v1.GraphDef.FromString(serialized.numpy())
 
 
 def _recipe(graph_def: tf.compat.v1.GraphDef) -> Recipe:
@@ -252,6 +276,28 @@ def _holds_state(node) -> bool:
       # goes on with its numbers in the next iterator.
       or ('Dataset' in node.op and any(word in node.op for word in _RANDOM))
   )
+
+
+def is_repeatable(graph_def: tf.compat.v1.GraphDef) -> bool:
+  """Returns whether a graph certainly makes the same datasets every time.
+
+  No dataset that it makes has a state of its own, and nothing in it is random.
+  """
+  functions = {f.signature.name for f in graph_def.library.function}
+  return all(
+      node.op in functions or _is_repeatable_operation(node.op)
+      for node in graph_defs.all_nodes(graph_def)
+  )
+
+
+@functools.cache
+def _is_repeatable_operation(kind: str) -> bool:
+  if 'Dataset' in kind and any(word in kind for word in _WITH_STATE):
+    return False
+  if kind in _STATEFUL_BY_NAME:
+    return True
+  definition = _compat_tensorflow.private_tensorflow('op_def_registry').get(kind)
+  return definition is not None and not definition.is_stateful
 
 
 def _is_plain(dataset: tf.data.Dataset) -> bool:

@@ -50,8 +50,8 @@ class Sequence:
 def flatten(value) -> list:
   """Returns the tensors that `value` consists of, depth first.
 
-  A dataset gives one variant tensor. In an argument, a `datasets.Recipe` may
-  stand in its place, see `fresh`.
+  A dataset gives one variant tensor. In an argument, and in a stored value, a
+  `datasets.Recipe` may stand in its place, see `fresh`.
   """
   if isinstance(value, Struct):
     return [tensor for element in value for tensor in flatten(element)]
@@ -62,9 +62,17 @@ def flatten(value) -> list:
 
 
 def fresh(flat: list) -> list[tf.Tensor]:
-  """Returns a flat argument with a new dataset for every recipe."""
+  """Returns a flat value with a new dataset for every recipe."""
   return [
       item.variant() if isinstance(item, datasets.Recipe) else item
+      for item in flat
+  ]
+
+
+def stored(flat: list[tf.Tensor]) -> list:
+  """Returns a flat value with a recipe for every dataset that has a state."""
+  return [
+      datasets.without_state(item) if item.dtype == tf.variant else item
       for item in flat
   ]
 
@@ -445,8 +453,7 @@ def tensor_from_python(value, type_spec, where) -> tf.Tensor:
     value = value.read_value()
   if isinstance(value, np.ndarray):
     tensor = _tensor_of_array.get(id(value))
-    # The shape of an array can be changed in place.
-    if tensor is not None and tensor.shape == value.shape:
+    if tensor is not None and _is_unchanged(value, tensor):
       value = tensor
   if not isinstance(value, tf.Tensor):
     value = tf.constant(_array_from_python(value, type_spec, where), dtype)
@@ -457,6 +464,19 @@ def tensor_from_python(value, type_spec, where) -> tf.Tensor:
   if not shape.is_compatible_with(value.shape):
     raise _mismatch(where, type_spec, f'found the shape {value.shape}')
   return value
+
+
+def _is_unchanged(array: np.ndarray, tensor: tf.Tensor) -> bool:
+  """Returns whether an array from `_to_array` has its tensor's elements.
+
+  Its memory is read-only, but its shape, dtype and strides can be set.
+  """
+  return (
+      tensor.shape == array.shape
+      and tensor.dtype == array.dtype
+      and array.dtype.isnative
+      and array.flags.c_contiguous
+  )
 
 
 def _widens(found: tf.DType, wanted: tf.DType) -> bool:
