@@ -60,6 +60,26 @@ class WriteAheadRecordTest(absltest.TestCase):
       ):
         self._open().begin(1, cohort, spent={})
 
+  def test_round_whose_reports_are_sent_keeps_its_cohort(self):
+    record = self._open()
+    record.begin(1, ['a', b'b'], spent={'epsilon': 1.0}, sends=True)
+    for record in (record, self._open()):
+      self.assertEqual(record.failed_cohort, ['a', 'b'])
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'may have sent their reports'
+      ):
+        record.begin(1, ['c'], spent={}, replaces=True, sends=True)
+      record.begin(1, ['a', b'b'], spent={}, sends=True)
+    record.release(1)
+    record.begin(2, ['c'], spent={'epsilon': 2.0}, sends=True)
+    self.assertEqual(self._open().failed_cohort, ['c'])
+    # No line may replace such a round, whoever wrote it.
+    line = {'replaces': True, 'round': 2, 'cohort': 'another'}
+    with open(self.path, 'a') as file:
+      file.write(json.dumps(line) + '\n')
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is damaged'):
+      self._open()
+
   def test_last_round_that_was_not_released_can_be_replaced(self):
     record = self._open()
     for round_index, cohort in ((1, ['a']), (2, ['b'])):

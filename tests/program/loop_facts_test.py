@@ -60,6 +60,7 @@ class _Certificate:
   def __init__(self, plan, not_covered=frozenset()):
     self.plan, self.not_covered = plan, not_covered
     self.release = None
+    self.noise_at_clients = False
     self.checked = []
     self.refuses = False
 

@@ -39,6 +39,7 @@ from tff_dp.files import write_ahead
 from tff_dp.program import certification
 from tff_dp.program import loop as loop_lib
 from tff_dp.program.display import documents
+from tff_dp.program.files import checkpoints
 
 _DELTA = 1e-5
 _ROUNDS = 6
@@ -330,6 +331,66 @@ class SystemsTest(_LoopTestCase):
 def _of_protocol(kind: str):
   process = protocol_run.build_process(protocol_run.build_plan(kind))
   return process, protocol_run.Clients()
+
+
+class SentReportsTest(_LoopTestCase):
+  """Draw and discard: nobody is trusted, so a report counts once it is sent.
+  """
+
+  def setUp(self):
+    super().setUp()
+    self.process = instance_run.build_process(instance_run.build_plan())
+
+  def _made(self) -> program.Loop:
+    return self._loop(self.process, instance_run.Clients())
+
+  @parameterized.parameters(
+      # Killed while the loop saves the round, and before it trains.
+      ((checkpoints.CheckpointStore, 'save'),),
+      ((write_ahead.WriteAheadRecord, 'begin'),),
+  )
+  def test_round_that_was_killed_keeps_its_cohort(self, target):
+    owner, name = target
+    loop = self._made()
+    cohort = ['client 0', 'client 1']
+    stand_in = kills.at_call(
+        getattr(owner, name), 1, is_after=name == 'begin'
+    )
+    with mock.patch.object(owner, name, stand_in):
+      with self.assertRaises(kills.Killed):
+        loop.next(cohort)
+    # Not closed: another process would find the files like this.
+    loop_lib._loops.clear()
+    loop._stack.close()
+    again = self._made()
+    self.assertEqual(again.failed_cohort, cohort)
+    for other in (['client 2', 'client 3'], ['client 1', 'client 0'], None):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, r'sent their reports[^^]*failed_cohort'
+      ):
+        again.next(other)
+    again.next(again.failed_cohort)
+    self.assertIsNone(again.failed_cohort)
+    again.next(['client 2', 'client 3'])
+    self.assertEqual(again.rounds_done, 2)
+
+  def test_reports_that_are_sent_again_are_the_same(self):
+    loop, states = self._made(), []
+    save = checkpoints.CheckpointStore.save
+
+    def look(store, checkpoint):
+      states.append(checkpoints.pack(checkpoint.process_state))
+      if len(states) == 1:
+        raise kills.Killed
+      save(store, checkpoint)
+
+    with mock.patch.object(checkpoints.CheckpointStore, 'save', look):
+      with self.assertRaises(kills.Killed):
+        loop.next(['client 0', 'client 1'])
+      again = self._made()
+      again.next(again.failed_cohort)
+    self.assertLen(states, 2)
+    self.assertEqual(*states)
 
 
 class WrongLoopsTest(_LoopTestCase):

@@ -10,7 +10,9 @@ second release. So each line holds a hash of the cohort, and another cohort is
 refused. Only the hashes of rounds that have not been released are in memory.
 The last round may begin with another cohort if its caller asks for that, unless
 the work of a client failed: this can depend on the client's data, and then so
-would the choice of the next cohort.
+would the choice of the next cohort. A round cannot be replaced either if its
+clients add the noise: nobody else is trusted there, so a report counts once it
+is sent. The line of such a round has the ids of its clients.
 
 A released round cannot be made again, not even from the same cohort, because
 its data may have changed. So before each release a line stores the last round
@@ -34,6 +36,7 @@ _LONGEST_LINE = regular.MOST_JSON_BYTES
 _RELEASED = 'released'
 _REPLACES = 'replaces'
 _FAILED = 'failed'
+_CLIENTS = 'clients'
 
 
 class WriteAheadRecord:
@@ -62,7 +65,9 @@ class WriteAheadRecord:
     self._cohorts: dict[int, str] = {}
     self.rounds_begun = self.released_through = 0
     self._failed: int | None = None
-    self._failed_cohort: list[str] = []
+    self._sent: int | None = None
+    # Ids of the clients of the round that failed or may have sent reports.
+    self._kept_cohort: list[str] = []
     is_new = not self._path.exists()
     self._file = open(
         regular.open_file(
@@ -101,6 +106,7 @@ class WriteAheadRecord:
       *,
       spent: Mapping[str, object],
       replaces: bool = False,
+      sends: bool = False,
   ) -> None:
     """Stores a round on the disk, unless it is stored already.
 
@@ -113,6 +119,9 @@ class WriteAheadRecord:
         cohort. Use it only if you show nothing of a round before `release`:
         then the earlier cohort has left no trace. A round that failed cannot
         be replaced.
+      sends: Whether the reports of these clients count once they are sent. The
+        ids are then stored for `failed_cohort`, and the round cannot be
+        replaced.
 
     Raises:
       PrivacyRefusedError: If the round may have been released. Also if it had
@@ -144,6 +153,15 @@ class WriteAheadRecord:
             ' with the same clients, loop.next(loop.failed_cohort); or start a'
             ' new run',
         )
+      if round_index == self._sent:
+        raise _checks.PrivacyRefusedError(
+            f'the clients of round {round_index} may have sent their reports,'
+            ' and the cohort is now another one',
+            why='they add the noise, and nobody else is trusted, so a report'
+            ' counts once it is sent',
+            way_out='run the round again with the same clients, who send the'
+            ' same reports, loop.next(loop.failed_cohort); or start a new run',
+        )
       if not (replaces and round_index == self.rounds_begun):
         raise _checks.PrivacyRefusedError(
             f'round {round_index} had begun with another cohort',
@@ -153,18 +171,22 @@ class WriteAheadRecord:
             ' with, or start a new run',
         )
       spent = {_REPLACES: True}
-    self._append({**spent, 'round': int(round_index), 'cohort': digest})
-    self._take(round_index, digest)
+    entry = {**spent, 'round': int(round_index), 'cohort': digest}
+    if sends:
+      entry[_CLIENTS] = _texts(cohort)
+    self._append(entry)
+    self._take(entry)
 
   @property
   def failed_cohort(self) -> list[str] | None:
-    """Ids of the last begun round if a client's work failed in it, else None.
+    """Ids of the last begun round if it may only be repeated, else `None`.
 
-    It may have been repeated since.
+    It may if a client's work failed in it, or if `begin` was told that its
+    reports count once they are sent. It may have been repeated since.
     """
-    if self._failed != self.rounds_begun:
+    if self.rounds_begun not in (self._failed, self._sent):
       return None
-    return list(self._failed_cohort)
+    return list(self._kept_cohort)
 
   def fail(self, round_index: int, cohort: Sequence[str | bytes]) -> None:
     """Stores on the disk that a client's work failed in a round.
@@ -176,7 +198,7 @@ class WriteAheadRecord:
     """
     is_last = self.released_through < round_index == self.rounds_begun
     if is_last and round_index != self._failed:
-      entry = {_FAILED: int(round_index), 'clients': _texts(cohort)}
+      entry = {_FAILED: int(round_index), _CLIENTS: _texts(cohort)}
       self._append(entry)
       self._take_failure(entry)
 
@@ -218,7 +240,7 @@ class WriteAheadRecord:
       is_last = (
           type(failed) is int  # pylint: disable=unidiomatic-typecheck
           and self.released_through < failed == self.rounds_begun
-          and isinstance(entry.get('clients'), list)
+          and isinstance(entry.get(_CLIENTS), list)
       )
       if is_last:
         self._take_failure(entry)
@@ -229,6 +251,7 @@ class WriteAheadRecord:
     if (
         _REPLACES in entry
         and self.released_through < self.rounds_begun != self._failed
+        and self.rounds_begun != self._sent
     ):
       expected = self.rounds_begun
     is_next = (
@@ -236,17 +259,20 @@ class WriteAheadRecord:
         and round_index == expected
         and (expected > self.rounds_begun) == (_REPLACES not in entry)
         and isinstance(digest, str)
+        and isinstance(entry.get(_CLIENTS, []), list)
     )
     if is_next:
-      self._take(round_index, digest)
+      self._take(entry)
     return is_next
 
-  def _take(self, round_index: int, digest: str) -> None:
-    self.rounds_begun = int(round_index)
-    self._cohorts[self.rounds_begun] = digest
+  def _take(self, entry: Mapping[str, Any]) -> None:
+    self.rounds_begun = entry['round']
+    self._cohorts[self.rounds_begun] = entry['cohort']
+    if _CLIENTS in entry:
+      self._sent, self._kept_cohort = self.rounds_begun, entry[_CLIENTS]
 
   def _take_failure(self, entry: Mapping[str, Any]) -> None:
-    self._failed, self._failed_cohort = entry[_FAILED], entry['clients']
+    self._failed, self._kept_cohort = entry[_FAILED], entry[_CLIENTS]
 
   def _take_release(self, round_index: int) -> None:
     for released in range(self.released_through + 1, round_index + 1):

@@ -47,11 +47,13 @@ class Certificate:
     not_covered: Paths of the metrics that depend on clients' data without
       noise. A trusted server sees these metrics, and keeps them secret. Empty
       if the plan has no privacy, because nothing is searched then.
+    noise_at_clients: Whether clients add the noise, each to its own report.
   """
 
   plan: base.Plan
   release: release_marks.Release | None
   not_covered: frozenset[data_flow.Path]
+  noise_at_clients: bool = False
 
   def check(self, state: Any, metrics: Any, *, rounds_done: int) -> None:
     """Raises if the state or the metrics after a round contradict the plan.
@@ -212,9 +214,12 @@ def _certify(next_computation, plan) -> Certificate:
     _check_asked(flow)
   training = _training(plan)
   training.check(next_computation, plan)
-  if not training.state_counts_rounds(plan):
-    release = None
-  return Certificate(plan, release, not_covered)
+  return Certificate(
+      plan,
+      release if training.state_counts_rounds(plan) else None,
+      not_covered,
+      noise_at_clients=release.at_clients,
+  )
 
 
 def _check_is_runnable(process) -> None:

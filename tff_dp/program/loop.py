@@ -62,9 +62,11 @@ class Loop:
 
   A new `Loop` with the same arguments, in this or another Python process,
   resumes the run after its last complete round. An interrupted round is
-  repeated, with any cohort that is allowed. That is safe, because nothing of
-  the interrupted round was released. If a client's work failed, the round is
-  repeated with the same cohort.
+  repeated. If the server adds the noise, it may have any cohort that is
+  allowed, because nothing of the interrupted round was released. If clients add
+  the noise, they may have sent their reports. Then the round is repeated with
+  the same cohort, which sends the same reports from the same data. The cohort
+  also stays the same if a client's work failed.
 
   Attributes:
     plan: The plan that the process implements.
@@ -164,10 +166,12 @@ class Loop:
 
   @property
   def failed_cohort(self) -> list | None:
-    """Ids of the next round if a client's work failed in it, else `None`.
+    """Ids of the next round if it must have the same clients, else `None`.
 
-    Only `next(failed_cohort)` goes on then. It is always `None` if the plan
-    draws the cohorts: there `next()` draws the same clients again.
+    That is so if a client's work failed in it, or if it was interrupted and
+    clients add the noise. Only `next(failed_cohort)` goes on then. It is always
+    `None` if the plan draws the cohorts: there `next()` draws the same clients
+    again.
     """
     run = self._run
     failed = run.record.failed_cohort
@@ -259,7 +263,8 @@ class Loop:
         selection = run.select(cohort, replaces=True)
         output, _ = run.run_round(selection)
       except BaseException:
-        # Undo the commit of the cohort: nothing of it was released.
+        # Undo the commit of the cohort: either nothing of it was released, or
+        # the record requires it again.
         latest = run.store.load(run.rounds_done, like=run.state)
         run.cohorts.restore(latest.ledger)
         raise

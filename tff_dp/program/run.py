@@ -20,9 +20,11 @@ the checkpoint before.
 So a process may be killed at any moment. The next process repeats the rounds
 since the checkpoint. With `train` these rounds have the same cohorts and, on
 the same data, the same noise. With a `Loop` only one round is repeated, and it
-may have another cohort, unless a client's work failed in it. Nothing of these
-rounds had been released. A run never resumes from a checkpoint older than its
-last release. Files that grow with the rounds are only appended to.
+may have another cohort, unless a client's work failed in it or clients add the
+noise. If the server adds the noise, nothing of these rounds had been released.
+If clients add it, they may have sent their reports, and send the same ones
+again. A run never resumes from a checkpoint older than its last release. Files
+that grow with the rounds are only appended to.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -407,15 +409,23 @@ class Run:
 
     Args:
       chosen: Ids of the cohort. `None`: the plan draws it.
-      replaces: See `WriteAheadRecord.begin`.
+      replaces: Whether another cohort may replace the one of the last begun
+        round, as in `WriteAheadRecord.begin`. It never may if clients add the
+        noise: they may have sent their reports.
     """
+    is_sent = self.certificate.noise_at_clients
     round_index = self.rounds_done + 1
     selection = self.cohorts.select(round_index, chosen)
     spent = {}
     if round_index > self.record.rounds_begun:
       spent = self.budget.record(round_index)
     self.record.begin(
-        round_index, selection.ids, spent=spent, replaces=replaces
+        round_index,
+        selection.ids,
+        spent=spent,
+        replaces=replaces and not is_sent,
+        # Elsewhere the same cohort comes again without being named.
+        sends=replaces and is_sent and not self.cohorts.why_not_chosen,
     )
     return selection
 
