@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import threading
 from unittest import mock
 
 from absl.testing import absltest
@@ -776,6 +777,38 @@ class KilledLoopsTest(parameterized.TestCase):
     said = (self.root / 'secret' / 'run.log').read_bytes()
     self.assertEqual(said.count(b'label 7 of a client'), 2)
 
+  def test_second_thread_is_refused_while_a_round_runs(self):
+    process, refused = toy.Process(), []
+    loop = _toy_loop(self.root, process)
+
+    def intrude(call):
+      def run():
+        try:
+          call()
+        except _checks.PrivacyRefusedError as error:
+          refused.append(str(error))
+
+      thread = threading.Thread(target=run)
+      thread.start()
+      thread.join()
+
+    def on_round(_):
+      intrude(lambda: loop.next(['client 4', 'client 5', 'client 6']))
+      intrude(loop.close)
+
+    process.next.on_round = on_round
+    loop.next(['client 1', 'client 2', 'client 3'])
+    self.assertLen(refused, 2)
+    for message in refused:
+      self.assertIn('a round of this loop is running', message)
+    # The refused call has not taken the cohort out of the ledger.
+    self.assertNoCommonElements(
+        ['client 1', 'client 2', 'client 3'], loop.eligible()
+    )
+    process.next.on_round = lambda _: None
+    loop.next(['client 4', 'client 5', 'client 6'])
+    self.assertEqual(loop.rounds_done, 2)
+
   def test_full_disk_closes_the_loop(self):
     loop = _toy_loop(self.root, toy.Process())
     loop.next(loop.eligible()[:3])
@@ -784,6 +817,12 @@ class KilledLoopsTest(parameterized.TestCase):
     ):
       with self.assertRaisesRegex(OSError, 'full'):
         loop.next(loop.eligible()[:3])
+    # Else its model would be rescued, and the round run with other clients.
+    for name in ('model_weights', 'state'):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'round 2 is not saved'
+      ):
+        getattr(loop, name)
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'files could not be written'
     ):

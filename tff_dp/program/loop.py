@@ -21,6 +21,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import threading
 from typing import Any
 import weakref
 
@@ -122,6 +123,7 @@ class Loop:
     if not contexts.is_chosen():
       execution.set_default_context()
     self._closed_because = 'it was closed'
+    self._lock = threading.Lock()
     self._stack = contextlib.ExitStack()
     declared = declarations or declarations_lib.Declarations()
     if declared.not_covered == declarations_lib.Declarations.not_covered:
@@ -183,13 +185,22 @@ class Loop:
 
   @property
   def state(self) -> Any:
-    """State of the process after the last round. SECRET: has the noise key."""
-    return self._run.state
+    """State of the process after the last round. SECRET: has the noise key.
+
+    Raises:
+      PrivacyRefusedError: If the last round is not saved, as on a full disk.
+    """
+    return self._saved().state
 
   @property
   def model_weights(self) -> Any:
-    """Model after the last round. The guarantee covers it."""
-    return self._run.process.get_model_weights(self._run.state)
+    """Model after the last round. The guarantee covers it.
+
+    Raises:
+      PrivacyRefusedError: If the last round is not saved, as on a full disk.
+    """
+    run = self._saved()
+    return run.process.get_model_weights(run.state)
 
   @property
   def process(self) -> '_Process':
@@ -248,7 +259,7 @@ class Loop:
         round is left, or the round would exceed the budget. Nothing has changed
         then. Also if the output of the round contradicts the plan, or if a silo
         brings its records in another order. The round then counts as begun, and
-        nothing of it is released.
+        nothing of it is released. Also if another thread runs a round.
       ClientComputationError: If the work of a client failed. Correct the data,
         and run the round again with `failed_cohort`. Any other cohort is
         refused, because its choice would depend on data. The same holds for
@@ -256,7 +267,11 @@ class Loop:
       OSError: If a file cannot be written, for example on a full disk. Make the
         loop again with the same arguments to go on.
     """
-    run = self._checked()
+    with self._alone():
+      return self._next(self._checked(), cohort)
+
+  def _next(self, run: run_lib.Run, cohort: Sequence | None):
+    """Runs the next round, while no other thread does."""
     run.budget.check(run.rounds_done + 1)
     with training.logged(run.directory):
       try:
@@ -293,16 +308,20 @@ class Loop:
 
     If a round has begun and failed, the statement is written again, too,
     because that round counts.
+
+    Raises:
+      PrivacyRefusedError: If a thread runs a round.
     """
-    try:
-      if self._released is not None:
-        if self._run.record.rounds_begun > self._run.rounds_saved:
-          # A round that failed counts: it had begun.
-          self._run.write_statement()
-        self._run.write_documents()
-        outputs.level_times(self._run.directory.release)
-    finally:
-      self._close('it was closed, or its directory was opened again')
+    with self._alone():
+      try:
+        if self._released is not None:
+          if self._run.record.rounds_begun > self._run.rounds_saved:
+            # A round that failed counts: it had begun.
+            self._run.write_statement()
+          self._run.write_documents()
+          outputs.level_times(self._run.directory.release)
+      finally:
+        self._close('it was closed, or its directory was opened again')
 
   def _close(self, why: str) -> None:
     self._closed_because = why
@@ -354,7 +373,9 @@ class Loop:
     if hints.is_for(plan) and plan.noise_multiplier:
       ratio = hints.signal_to_noise(
           plan,
-          num_params=outputs.num_params(self.model_weights),
+          num_params=outputs.num_params(
+              run.process.get_model_weights(run.state)
+          ),
           num_rounds=plan.num_rounds,
       )
       said.append(
@@ -362,6 +383,34 @@ class Loop:
           f' would be {ratio:.2g} times as long as its noise'
       )
     return said
+
+  @contextlib.contextmanager
+  def _alone(self):
+    """Keeps other threads out. Raises if one is in the middle of a round."""
+    if not self._lock.acquire(blocking=False):
+      raise _checks.PrivacyRefusedError(
+          'a round of this loop is running, perhaps in another thread',
+          why='the ledger and the noise of a round follow from the round before',
+          way_out='wait until next() has returned; start rounds from one thread,'
+          ' or with a lock of your own',
+      )
+    try:
+      yield
+    finally:
+      self._lock.release()
+
+  def _saved(self) -> run_lib.Run:
+    """Returns the run. Raises if the state in memory is not on the disk."""
+    run = self._run
+    if run.rounds_done != run.rounds_saved:
+      raise _checks.PrivacyRefusedError(
+          f'round {run.rounds_done} is not saved',
+          why='it will be run again, perhaps with other clients, and would then'
+          ' be released twice',
+          way_out='make the Loop again with the same arguments, and run the'
+          ' round again',
+      )
+    return run
 
   def _checked(self) -> run_lib.Run:
     """Returns the run. Raises if this loop is closed."""

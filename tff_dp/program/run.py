@@ -460,15 +460,14 @@ class Run:
     self.certificate.check(
         output.state, output.metrics, rounds_done=round_index
     )
-    self.state = output.state
     evaluation = {}
     is_last = round_index == self.rounds_planned
     if self.evaluate_fn is not None and (
         is_last or round_index % self.rounds_per_eval == 0
     ):
-      weights = self.process.get_model_weights(self.state)
+      weights = self.process.get_model_weights(output.state)
       evaluation = self._evaluate(weights)
-      averaged = outputs.averaged_weights(self.process, self.state)
+      averaged = outputs.averaged_weights(self.process, output.state)
       if averaged is not None:
         for name, value in self._evaluate(averaged).items():
           evaluation[f'averaged_{name}'] = value
@@ -501,7 +500,9 @@ class Run:
     row['evaluated'] = list(evaluation)
     self.evaluated.update(dict.fromkeys(evaluation))
     self.history.append(row)
+    # The count first: a loop shows no state of a round that is not saved.
     self.rounds_done = round_index
+    self.state = output.state
     return output, seconds
 
   def _named(
