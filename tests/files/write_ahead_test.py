@@ -60,6 +60,28 @@ class WriteAheadRecordTest(absltest.TestCase):
       ):
         self._open().begin(1, cohort, spent={})
 
+  def test_a_forked_process_is_refused(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    before = self.path.read_bytes()
+    child = os.fork()
+    if not child:
+      refused = 0
+      for call in (
+          lambda: record.begin(1, ['a'], spent={}),
+          lambda: record.begin(2, ['b'], spent={}),
+          lambda: record.fail(1, ['a']),
+          lambda: record.release(1),
+      ):
+        try:
+          call()
+        except _checks.PrivacyRefusedError:
+          refused += 1
+      os._exit(refused)
+    _, status = os.waitpid(child, 0)
+    self.assertEqual(os.waitstatus_to_exitcode(status), 4)
+    self.assertEqual(self.path.read_bytes(), before)
+
   def test_round_whose_reports_are_sent_keeps_its_cohort(self):
     record = self._open()
     record.begin(1, ['a', b'b'], spent={'epsilon': 1.0}, sends=True)

@@ -10,6 +10,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import threading
 from unittest import mock
 
 from absl.testing import absltest
@@ -279,6 +280,45 @@ class ServerRoundsTest(parameterized.TestCase):
     cohort = rounds.select(_CLIENTS)
     rounds.finish((each, _trained(rounds.model, each)) for each in cohort)
     return cohort
+
+  def test_replies_of_a_round_that_was_finished_meanwhile_are_refused(self):
+    rounds, released = self._open(), []
+    cohort = rounds.select(_CLIENTS)
+
+    def finish_in_time():
+      rounds.finish([])
+      released.append(rounds.model)
+      rounds.select(_CLIENTS)
+
+    def late():
+      thread = threading.Thread(target=finish_in_time)
+      thread.start()
+      thread.join()
+      for each in cohort:
+        yield each, _trained(_model(), each)
+
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'finished by another thread'
+    ):
+      rounds.finish(late())
+    self.assertEqual(rounds.rounds_done, 1)
+    for name, value in rounds.model.items():
+      np.testing.assert_array_equal(value, released[0][name])
+    rounds.finish([])
+    self.assertEqual(rounds.rounds_done, 2)
+
+  def test_a_forked_process_is_refused(self):
+    rounds = self._open()
+    with mock.patch.object(os, 'getpid', lambda: -1):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'forked'):
+        rounds.select(_CLIENTS)
+    rounds.select(_CLIENTS)
+    before = self._file('secret/checkpoint.npz').read_bytes()
+    with mock.patch.object(os, 'getpid', lambda: -1):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'forked'):
+        rounds.finish([])
+    self.assertEqual(self._file('secret/checkpoint.npz').read_bytes(), before)
+    rounds.finish([])
 
   def test_equals_a_plain_loop(self):
     plan, rounds = _plan(), self._open()

@@ -60,6 +60,7 @@ class WriteAheadRecord:
       OSError: If the file is a link or not regular, or cannot be opened.
     """
     self._path = pathlib.Path(path)
+    self._process_id = os.getpid()
     self._run_id = run_id
     # Hashes of the cohorts of rounds that may still be repeated.
     self._cohorts: dict[int, str] = {}
@@ -125,10 +126,12 @@ class WriteAheadRecord:
 
     Raises:
       PrivacyRefusedError: If the round may have been released. Also if it had
-        begun with another cohort, unless `replaces` allows that.
+        begun with another cohort, unless `replaces` allows that. Also if this
+        process did not open the record.
       ArgumentError: If `round_index` is outside of its range.
       OSError: If the line cannot be stored, as on a full disk.
     """
+    self.check_process()
     _checks.integer_between(
         1, self.rounds_begun + 1, round_index=round_index
     )
@@ -214,6 +217,21 @@ class WriteAheadRecord:
       self._append({_RELEASED: int(round_index)})
       self._take_release(round_index)
 
+  def check_process(self) -> None:
+    """Raises `PrivacyRefusedError` in a process that was forked since.
+
+    It has inherited the lock of the directory.
+    """
+    if os.getpid() != self._process_id:
+      raise _checks.PrivacyRefusedError(
+          f'process {os.getpid()} did not open {self._path}: it was forked from'
+          f' process {self._process_id}, which did',
+          why='two processes would each run the same round, and the ledger'
+          ' counts one',
+          way_out='run all rounds in the process that opened the run, or open'
+          ' the run after the fork, in one process',
+      )
+
   def close(self) -> None:
     self._file.close()
 
@@ -280,6 +298,7 @@ class WriteAheadRecord:
     self.released_through = int(round_index)
 
   def _append(self, entry: Mapping[str, object]) -> None:
+    self.check_process()
     line = json.dumps(entry).encode() + b'\n'
     with run_directory.naming(self._path):
       # A partly written line, as on a full disk, does not count.

@@ -17,6 +17,7 @@ import json
 import math
 import os
 import pathlib
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,6 +140,8 @@ class ServerRounds:
     )
     self._is_insecure = insecure_seed is not None
     self._cohort: list[str] | None = None
+    # Held while a round begins, and while it ends.
+    self._lock = threading.Lock()
     self._budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
     self._budget.check(1)
     self._directory = run_directory.RunDirectory(
@@ -226,6 +229,11 @@ class ServerRounds:
       ArgumentError: If an id is not a string that UTF-8 can encode, or if the
         cohort has more than 2^22 clients.
     """
+    with self._lock:
+      return self._select(client_ids)
+
+  def _select(self, client_ids: Iterable[str]) -> list[str]:
+    self._record.check_process()
     round_index = self.rounds_done + 1
     if self._cohort is not None:
       raise _checks.PrivacyRefusedError(
@@ -264,16 +272,39 @@ class ServerRounds:
         noise nor divisor change.
 
     Raises:
-      PrivacyRefusedError: If no cohort was selected.
+      PrivacyRefusedError: If no cohort was selected, or if another thread has
+        finished the round while this one waited for replies.
     """
-    if self._cohort is None:
+    self._record.check_process()
+    cohort = self._cohort
+    if cohort is None:
       raise _checks.PrivacyRefusedError(
           f'round {self.rounds_done + 1} has no cohort',
           why='no participation in it is counted, and no epsilon charged',
           way_out='call select first',
       )
     before = updates_lib.flat(self._model)
-    total, surplus, self.complaints = self._sum(before, replies)
+    total, surplus, complaints = self._sum(before, replies, cohort)
+    with self._lock:
+      # Each round has a list of its own, so this compares rounds.
+      if self._cohort is not cohort:
+        raise _checks.PrivacyRefusedError(
+            'the round of these replies was finished by another thread',
+            why='a second release of the round would not be counted',
+            way_out='finish each round once, with all replies that came in time',
+        )
+      return self._finish(before, total, surplus, complaints)
+
+  def _finish(
+      self,
+      before: np.ndarray,
+      total: np.ndarray,
+      surplus: int,
+      complaints: Sequence[Complaint],
+  ) -> dict[str, np.ndarray]:
+    """Adds the noise to the sum of the round, and releases the model."""
+    self._write_complaints(complaints)
+    self.complaints = tuple(complaints)
     clip = self.l2_norm_clip
     noised = total * updates_lib.grid_step(clip)
     noised += self._noise_of_round(total, surplus)
@@ -372,8 +403,11 @@ class ServerRounds:
     return self._directory.secret / name
 
   def _sum(
-      self, before: np.ndarray, replies: Iterable[tuple[str, Any]]
-  ) -> tuple[np.ndarray, int, tuple[Complaint, ...]]:
+      self,
+      before: np.ndarray,
+      replies: Iterable[tuple[str, Any]],
+      cohort: Sequence[str],
+  ) -> tuple[np.ndarray, int, list[Complaint]]:
     """Returns (sum, surplus, complaints).
 
     The sum of the updates is on the grid, int64. The surplus is the number of
@@ -381,7 +415,7 @@ class ServerRounds:
     """
     clip, surplus = self.l2_norm_clip, 0
     total = np.zeros(before.size, np.int64)
-    waiting, complaints = set(self._cohort), []
+    waiting, complaints = set(cohort), []
     for client_id, weights in replies:
       if client_id not in waiting:
         complaints.append(Complaint(client_id, 'not asked, or replied twice'))
@@ -399,8 +433,7 @@ class ServerRounds:
       total += updates_lib.on_grid(bounded, clip)
       surplus += 1 if updates_lib.is_within(update, clip) else -1
     complaints += [Complaint(each, 'no reply') for each in sorted(waiting)]
-    self._write_complaints(complaints)
-    return total, surplus, tuple(complaints)
+    return total, surplus, complaints
 
   def _write_complaints(self, complaints: Sequence[Complaint]) -> None:
     descriptor = regular.open_file(
