@@ -411,6 +411,57 @@ class WrongLoopsTest(_LoopTestCase):
     ledger.commit(['1', '2'], 4)
     self._assert_not_verified(ledger.observed())
 
+  def test_process_whose_parts_are_python_functions(self):
+    process = processes.of_plan(_plan())
+    for name in ('initialize', 'next'):
+      with mock.patch.object(
+          type(process), name, lambda *_: None
+      ), self.assertRaisesRegex(
+          _checks.ArgumentError, f'process.{name}[^^]*a TFF computation'
+      ):
+        self._loop(process)
+
+  def test_process_that_starts_from_a_saved_state(self):
+    process = processes.of_plan(_plan())
+    saved = process.initialize()
+
+    @tff.tensorflow.computation
+    def start():
+      return tf.nest.map_structure(tf.constant, saved)
+
+    @tff.federated_computation
+    def initialize():
+      return tff.federated_eval(start, tff.SERVER)
+
+    @tff.tensorflow.computation(process.initialize.type_signature.result.member)
+    def warm(state):
+      weights = state.global_model_weights
+      ones = tf.nest.map_structure(tf.ones_like, weights.trainable)
+      weights = weights._replace(trainable=ones)
+      return state._replace(global_model_weights=weights)
+
+    @tff.federated_computation
+    def initialize_warm():
+      return tff.federated_map(warm, process.initialize())
+
+    def of(initialize):
+      return tff.learning.templates.LearningProcess(
+          initialize,
+          process.next,
+          process.get_model_weights,
+          process.set_model_weights,
+      )
+
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'the same noise key again'
+    ):
+      self._loop(of(initialize))
+    shutil.rmtree(self.root, ignore_errors=True)
+    loop = self._loop(of(initialize_warm))
+    for value in loop.model_weights.trainable:
+      np.testing.assert_array_equal(value, np.ones_like(value))
+    loop.next(['1', '2'])
+
   def test_process_without_noise(self):
     for plan in (None, _plan()):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'adds no noise'):
@@ -660,7 +711,7 @@ class KilledLoopsTest(parameterized.TestCase):
     process = toy.Process()
 
     def fail(round_index):
-      raise OSError(f'the data of round {round_index} cannot be read')
+      raise OSError(5, f'the data of round {round_index} cannot be read')
 
     with _toy_loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
@@ -686,6 +737,8 @@ class KilledLoopsTest(parameterized.TestCase):
 
     errors = [
         TypeError('another type than the first client'),
+        # As of PIL and gzip.
+        OSError('cannot identify image file'),
         _failures.ClientComputationError(
             client_index=0, num_clients=3, operation='loss', kind='', details=''
         ),
@@ -704,7 +757,7 @@ class KilledLoopsTest(parameterized.TestCase):
     with _toy_loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
       process.next.on_round = fail
-      for expected in (_failures.ClientComputationError, TypeError):
+      for expected in (_failures.ClientComputationError, OSError, TypeError):
         with self.assertRaises(expected):
           loop.next(cohort)
       process.next.on_round = lambda _: None
@@ -748,7 +801,7 @@ class KilledLoopsTest(parameterized.TestCase):
     with _toy_loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
       loop.next(['client 4', 'client 5', 'client 6'])
-      process.next.on_round = mock.Mock(side_effect=OSError)
+      process.next.on_round = mock.Mock(side_effect=OSError(5, 'unreachable'))
       with self.assertRaises(OSError):
         loop.next(['client 1', 'client 2', 'client 7'])
       spent = loop.epsilon

@@ -229,6 +229,15 @@ def _check_is_runnable(process) -> None:
       ' tff_dp.learning and tff.learning.algorithms return',
       process=process,
   )
+  for name in ('initialize', 'next'):
+    value = getattr(process, name)
+    if not isinstance(value, tff.Computation):
+      raise _checks.ArgumentError(
+          f'process.{name}',
+          type(value).__name__,
+          'a TFF computation, such as a tff.federated_computation: nobody can'
+          ' look into a Python function to see which noise it adds',
+      )
 
 
 def _check_may_lack_noise(built_from) -> None:

@@ -263,7 +263,8 @@ class Loop:
       ClientComputationError: If the work of a client failed. Correct the data,
         and run the round again with `failed_cohort`. Any other cohort is
         refused, because its choice would depend on data. The same holds for
-        every other error in the work of clients but `OSError`.
+        every other error in the work of clients but an `OSError` with an
+        `errno`.
       OSError: If a file cannot be written, for example on a full disk. Make the
         loop again with the same arguments to go on.
     """

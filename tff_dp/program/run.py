@@ -36,6 +36,7 @@ import pathlib
 import time
 from typing import Any
 
+import numpy as np
 import tensorflow_federated as tff
 import tree
 
@@ -242,6 +243,7 @@ class Run:
           or (self.directory.release / 'metrics.csv').exists(),
           f'{self.directory.root} has begun a run but holds no checkpoint',
       )
+      self._refuse_repeated_keys(state)
       self.state = state
       self.history.restore(history_lib.EMPTY)
       self.certificate.check(self.state, None, rounds_done=0)
@@ -451,8 +453,9 @@ class Run:
       with self.native_output.active():
         output = self.process.next(self.state, selection.read())
     except Exception as error:
-      # Data that cannot be reached say nothing about what is in them.
-      if not isinstance(error, OSError):
+      # Data that cannot be reached say nothing about what is in them. Readers
+      # of broken data raise an OSError of their own, without an errno.
+      if not isinstance(error, OSError) or error.errno is None:
         self.record.fail(round_index, selection.ids)
       if isinstance(error, _failures.ClientComputationError):
         raise self._named(error, selection) from None
@@ -753,6 +756,28 @@ class Run:
           ' new run in another directory',
       )
 
+  def _refuse_repeated_keys(self, state: Any) -> None:
+    """Raises if a second initial state has a noise key of the first one.
+
+    Args:
+      state: Initial state of the process.
+    """
+    keys = _noise_keys(state)
+    if not keys or is_key_insecure(state):
+      return
+    again = _noise_keys(self.process.initialize())
+    repeated = [name for name in keys if keys[name] == again.get(name)]
+    if repeated:
+      raise _checks.PrivacyRefusedError(
+          f'initialize() of the process gives the same noise key again:'
+          f' {", ".join(repeated)}',
+          why='two runs would add the same noise, and whoever knows the key can'
+          ' take it away',
+          way_out='let initialize() call that of the process of the builder, and'
+          ' change only the weights in its result, or give the weights to the'
+          ' model before you build the process',
+      )
+
   def _refuse_if(self, is_refused: bool, what: str) -> None:
     if is_refused:
       raise _checks.PrivacyRefusedError(
@@ -762,6 +787,15 @@ class Run:
           way_out='restore the directory from a copy, or start a new run in'
           ' another one',
       )
+
+
+def _noise_keys(state: Any) -> dict[str, bytes]:
+  """Returns the noise keys in a process state by their paths."""
+  return {
+      '/'.join(map(str, path)): np.asarray(value).tobytes()
+      for path, value in tree.flatten_with_path(state)
+      if path and path[-1] == 'key'
+  }
 
 
 def is_key_insecure(state: Any) -> bool:
