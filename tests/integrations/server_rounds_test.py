@@ -4,6 +4,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import itertools
 import json
 import os
@@ -306,6 +307,25 @@ class ServerRoundsTest(parameterized.TestCase):
       np.testing.assert_array_equal(value, released[0][name])
     rounds.finish([])
     self.assertEqual(rounds.rounds_done, 2)
+
+  def test_a_round_that_could_not_be_saved_is_not_shown(self):
+    rounds = self._open()
+    rounds.select(_CLIENTS)
+    full = OSError(errno.ENOSPC, 'No space left on device')
+    with mock.patch.object(
+        run_directory, 'write_atomically', side_effect=full
+    ):
+      with self.assertRaisesRegex(OSError, 'No space'):
+        rounds.finish([])
+    for show in (lambda: rounds.model, lambda: rounds.select(_CLIENTS)):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is not saved'):
+        show()
+    rounds.close()
+    again = self._open()
+    self.assertEqual(again.rounds_done, 0)
+    again.select(_CLIENTS)
+    again.finish([])
+    self.assertLen(again.model, len(_model()))
 
   def test_a_forked_process_is_refused(self):
     rounds = self._open()

@@ -131,6 +131,7 @@ class ServerRounds:
     self.plan = plan
     self._model = _checked_model(initial_model)
     self.rounds_done = 0
+    self._is_saved = True
     self.complaints: tuple[Complaint, ...] = ()
     self._delta = delta
     self._stack = stack
@@ -190,7 +191,12 @@ class ServerRounds:
 
   @property
   def model(self) -> dict[str, np.ndarray]:
-    """A copy of the weights after the last finished round, by name."""
+    """A copy of the weights after the last finished round, by name.
+
+    Raises:
+      PrivacyRefusedError: If that round is not saved, as on a full disk.
+    """
+    self._check_saved()
     return {name: value.copy() for name, value in self._model.items()}
 
   @property
@@ -224,8 +230,9 @@ class ServerRounds:
 
     Raises:
       PrivacyRefusedError: If the round already has a cohort, or is beyond the
-        plan or the budget. Also if too few clients may take part, or if the
-        stored cohort of a round that had begun cannot be read.
+        plan or the budget, or if the last round is not saved. Also if too few
+        clients may take part, or if the stored cohort of a round that had begun
+        cannot be read.
       ArgumentError: If an id is not a string that UTF-8 can encode, or if the
         cohort has more than 2^22 clients.
     """
@@ -234,6 +241,7 @@ class ServerRounds:
 
   def _select(self, client_ids: Iterable[str]) -> list[str]:
     self._record.check_process()
+    self._check_saved()
     round_index = self.rounds_done + 1
     if self._cohort is not None:
       raise _checks.PrivacyRefusedError(
@@ -314,7 +322,9 @@ class ServerRounds:
     )
     self.rounds_done += 1
     self._cohort = None
+    self._is_saved = False
     self._save()
+    self._is_saved = True
     self._record.release(self.rounds_done)
     self._publish()
     return self.model
@@ -370,6 +380,16 @@ class ServerRounds:
 
   def __exit__(self, *exception_info) -> None:
     self.close()
+
+  def _check_saved(self) -> None:
+    if not self._is_saved:
+      raise _checks.PrivacyRefusedError(
+          f'round {self.rounds_done} is not saved',
+          why='it will be run again, perhaps with other replies, and would then'
+          ' be released twice',
+          way_out='make the ServerRounds again with the same arguments, and run'
+          ' the round again with the same clients',
+      )
 
   def _noise_of_round(self, total: np.ndarray, surplus: int) -> np.ndarray:
     """Returns the noise on `total`, and updates the clip norm."""
