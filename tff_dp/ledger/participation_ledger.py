@@ -151,6 +151,11 @@ class ParticipationLedger:
     self._population: tuple[list, np.ndarray] = ([], np.zeros(0, np.int64))
 
   @property
+  def pattern(self) -> patterns.ParticipationPattern:
+    """Participation pattern that the ledger enforces."""
+    return self._pattern
+
+  @property
   def num_rounds(self) -> int:
     """Number of committed rounds. This plus 1 is the index of the next round.
     """

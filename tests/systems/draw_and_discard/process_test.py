@@ -452,6 +452,22 @@ class PlanTest(parameterized.TestCase):
         process.next_round(state, {'a': _client()}, ledger=ledger)
       broken.assert_not_called()
 
+  def test_ledger_must_have_seen_all_rounds_and_be_the_plans(self):
+    process = _private()
+    ledger = process.plan.participation_ledger('a loop')
+    state = process.next_round(
+        process.initialize(), {'a': _client()}, ledger=ledger
+    ).state
+    fresh = process.plan.participation_ledger('a loop')
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'after round 0'):
+      process.next_round(state, {'a': _client()}, ledger=fresh)
+    self.assertEqual(fresh.num_participations(['a']), [0])
+    other = dataclasses.replace(process.plan, max_participations=50)
+    with self.assertRaisesRegex(_checks.ArgumentError, 'ledger.pattern='):
+      process.next_round(
+          state, {'a': _client()}, ledger=other.participation_ledger('a loop')
+      )
+
 
 if __name__ == '__main__':
   absltest.main()

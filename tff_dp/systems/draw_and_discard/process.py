@@ -91,11 +91,23 @@ class DrawAndDiscardProcess(tff.learning.templates.LearningProcess):
         round runs, so a round that fails counts too.
 
     Raises:
+      ArgumentError: If the ledger is of a plan with another cap or another
+        number of rounds.
       PrivacyRefusedError: If a client would exceed its cap or is named twice
-        ('a' and b'a' are one client), or if the plan has no further round. Then
-        nobody is charged, and nothing runs.
+        ('a' and b'a' are one client), if the ledger has not seen all rounds of
+        the state, or if the plan has no further round. Then nobody is charged,
+        and nothing runs.
     """
-    ledger.commit(clients, ledger.num_rounds + 1)
+    expected = self.plan.participation.pattern
+    if ledger.pattern != expected:
+      raise _checks.ArgumentError(
+          'ledger.pattern',
+          ledger.pattern,
+          f'the pattern of the plan, {expected}',
+          way_out="ledger = process.plan.participation_ledger('a name')",
+      )
+    # The ledger is ahead if a round failed after it was charged.
+    ledger.commit(clients, max(ledger.num_rounds, int(state.round)) + 1)
     with _failures.naming_clients(list(clients)):
       return self.next(state, list(clients.values()))
 
