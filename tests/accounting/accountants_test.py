@@ -511,6 +511,22 @@ class LossTest(parameterized.TestCase):
 
 class BadArgumentsTest(parameterized.TestCase):
 
+  @parameterized.product(
+      method=('exact', 'pld', 'rdp'), wrapper=('none', 'repeated', 'sampled')
+  )
+  def test_events_of_an_iterator_are_refused(self, method, wrapper):
+    # Read twice, an iterator of events would cost nothing.
+    for lazy in (iter, lambda parts: map(lambda part: part, parts)):
+      event = _Composed(lazy([_Gaussian(1.0)] * 2))
+      if wrapper == 'repeated':
+        event = _Times(event, 2)
+      elif wrapper == 'sampled':
+        event = _Poisson(0.1, event)
+      with self.assertRaisesRegex(TypeError, r'(?s)events=.*a list.*\ntry: '):
+        accountants.epsilon(event, delta=1e-5, method=method)
+      with self.assertRaisesRegex(TypeError, r'events=.*a list'):
+        accountants.delta(event, epsilon=1.0)
+
   @parameterized.named_parameters(
       ('delta', dict(delta=1.0), ValueError, 'delta=1.0'),
       ('method', dict(method='moments'), ValueError, "method='moments'"),

@@ -178,7 +178,8 @@ def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
     count: Number of times that `event` happens.
 
   Raises:
-    TypeError: If `event` is not a `DpEvent`.
+    TypeError: If `event` is not a `DpEvent`, or if the events of a
+      `ComposedDpEvent` are neither a list nor a tuple.
     ArgumentError: If the count of a `SelfComposedDpEvent` is not an integer of
       at least 0.
   """
@@ -192,7 +193,17 @@ def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
     _checks.integer_at_least(0, count=event.count)
     return leaves(event.event, count * int(event.count))
   if isinstance(event, dp_accounting.ComposedDpEvent):
+    # An iterator is empty at the second look, and nothing costs nothing.
+    if not isinstance(event.events, (list, tuple)):
+      raise TypeError(
+          f'events={_checks.shown(event.events)} is not allowed: expected a list'
+          ' or a tuple of dp_accounting.DpEvent.\ntry:'
+          ' dp_accounting.ComposedDpEvent(list(events))'
+      )
     return [leaf for part in event.events for leaf in leaves(part, count)]
+  inner = getattr(event, 'event', None)
+  if isinstance(inner, dp_accounting.DpEvent):
+    leaves(inner)  # It checks what a sampled event is made of.
   return [(event, count)]
 
 
