@@ -28,9 +28,9 @@ from tff_dp.statement import statement
 
 _OBSERVED = participation_ledger.Observed(
     num_rounds=5,
-    num_clients=400,
-    min_index_gap=4,
-    max_participations=2,
+    num_clients=500,
+    min_index_gap=None,
+    max_participations=1,
     smallest_cohort=99,
     largest_cohort=100,
 )
@@ -347,6 +347,37 @@ class CompletenessTest(parameterized.TestCase):
     before_round_1 = dataclasses.replace(_OBSERVED, num_rounds=0)
     self.assertEqual(_build(observed=before_round_1), _build())
 
+  @parameterized.parameters(
+      ('num_rounds', 1601, '1600 rounds'),
+      ('max_participations', 7, 'at most 6'),
+      ('min_index_gap', 313, 'at least 314'),
+  )
+  def test_rounds_that_break_the_plan_are_not_stated(self, name, value, rule):
+    allowed = dict(num_rounds=1600, max_participations=6, min_index_gap=314)
+    at_the_limit = dataclasses.replace(_OBSERVED, **allowed)
+    _build(min_index_gap=314, observed=at_the_limit)
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, f'observed.{name}={value} .*{rule}'
+    ) as caught:
+      _build(
+          min_index_gap=314,
+          observed=dataclasses.replace(at_the_limit, **{name: value}),
+      )
+    self.assertIn('the plan that the rounds followed', caught.exception.way_out)
+
+  def test_ledger_beside_a_plan_without_one(self):
+    plan = plans.SamplingPlan(
+        population=400,
+        clients_per_round=40,
+        num_rounds=8,
+        noise_multiplier=1.0,
+        l2_norm_clip=0.5,
+    )
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, r'(?s)observed=.*no participation ledger.*Rounds'
+    ):
+      plan.statement(delta=1e-6, observed=_OBSERVED)
+
 
 class FormsTest(parameterized.TestCase):
 
@@ -409,7 +440,15 @@ class FormsTest(parameterized.TestCase):
         )
 
   def test_realised_participation(self):
-    points = _build(observed=_OBSERVED).points['implementation']
+    once = _build(observed=_OBSERVED).points['implementation']
+    self.assertEqual(
+        once['realised_participation'],
+        '500 clients in 5 rounds, at most 1 times each, none twice',
+    )
+    twice = dataclasses.replace(
+        _OBSERVED, num_clients=400, min_index_gap=4, max_participations=2
+    )
+    points = _build(min_index_gap=4, observed=twice).points['implementation']
     self.assertEqual(
         points['realised_participation'],
         '400 clients in 5 rounds, at most 2 times each, index gap at least 4'

@@ -156,6 +156,11 @@ class ParticipationLedger:
     return self._pattern
 
   @property
+  def limits(self) -> patterns.ParticipationLimits:
+    """Limits of a client over the whole run, restarts included."""
+    return self._pattern.limits(restart_every=self._restart_every)
+
+  @property
   def num_rounds(self) -> int:
     """Number of committed rounds. This plus 1 is the index of the next round.
     """

@@ -22,6 +22,7 @@ from tff_dp.accounting import rounding
 from tff_dp.accounting.curves import guesses
 from tff_dp.accounting.events import run_events
 from tff_dp.ledger import budget
+from tff_dp.ledger import participation_ledger
 from tff_dp.statement import builder
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import plain_words
@@ -360,6 +361,9 @@ class Plan(abc.ABC):
         plan's participation ledger. `None` before round 1.
       insecure_seed: Whether noise or coins follow from a known seed.
       declarations: Facts that the plan cannot know, such as how it was tuned.
+
+    Raises:
+      ArgumentError: If the observed rounds break the plan.
     """
     return self.statement_about(
         builder.Occasion(
@@ -378,8 +382,56 @@ class Plan(abc.ABC):
     Args:
       about: Facts about the run. One of them is the sentence that says how the
         process was checked.
+
+    Raises:
+      ArgumentError: If the observed rounds break the plan.
     """
+    self._check_observed(about.observed)
     return builder.build(self, about, self._points(about))
+
+  def _check_observed(self, observed: Any) -> None:
+    """Raises `ArgumentError` if the observed rounds break the plan."""
+    if observed is None:
+      return
+    rules = [(
+        'num_rounds',
+        observed.num_rounds <= self.num_rounds,
+        f'at most the {self.num_rounds} rounds of the plan',
+    )]
+    if isinstance(observed, participation_ledger.Observed):
+      if not hasattr(self, 'participation_ledger'):
+        raise _checks.ArgumentError(
+            'observed',
+            observed,
+            f'the facts of a run of {self.kind}, which has no participation'
+            ' ledger',
+            way_out=f'tff_dp.statement.builder.RoundsDone({observed.num_rounds})',
+        )
+      limits = self.participation_ledger('').limits
+      gap, most = limits.min_index_gap, limits.max_participations
+      rules += [
+          (
+              'max_participations',
+              observed.max_participations <= most,
+              f'at most {most}, the bound of the plan',
+          ),
+          (
+              'min_index_gap',
+              observed.min_index_gap is None or observed.min_index_gap >= gap,
+              f'at least {gap}, the gap of the plan',
+          ),
+      ]
+    for name, is_met, allowed in rules:
+      if not is_met:
+        raise _checks.ArgumentError(
+            f'observed.{name}',
+            getattr(observed, name),
+            allowed,
+            why='the guarantee of the plan does not cover such a run',
+            way_out='state the plan that the rounds followed; the ledger of'
+            ' this plan, plan.participation_ledger(run_id), would have refused'
+            ' them',
+        )
 
   def _points(self, about: builder.Occasion) -> dict[str, Any]:
     """Returns the values that only this plan can give, see `builder.build`."""

@@ -353,6 +353,16 @@ class StatementTest(parameterized.TestCase):
         plan.statement(delta=_DELTA, observed=first.observed()).epsilon, 2.0
     )
 
+  def test_rounds_that_break_the_plan_are_not_stated(self):
+    loose = dataclasses.replace(_plan(), max_participations=50)
+    ledger = loose.participation_ledger('run')
+    for round_index in range(1, 7):
+      ledger.commit(['a'], round_index)
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, r'observed.max_participations=6 .*at most 3'
+    ):
+      _plan().statement(delta=_DELTA, observed=ledger.observed())
+
   @parameterized.parameters(
       (_step(mechanism=None), False, 'the clients add no noise'),
       (_step(**_GAUSSIAN), True, 'known seed'),
