@@ -30,6 +30,7 @@ class TableTest(parameterized.TestCase):
   @parameterized.parameters((1, 0.5), (9, 0.25), (40, 0.03125), (200, 0.5))
   def test_binomial_weights_are_exact_to_the_stated_distance(self, n, prob):
     law = integer_noise.binomial(n, prob)
+    self.assertFalse(law.probs.flags.writeable)
     table = integer_noise.table(law, mean=n * prob)
     stated = integer_noise.distance(law)
     p = fractions.Fraction(prob)

@@ -135,10 +135,15 @@ class DpFtrlPlan(base.Plan):
 
   @functools.cached_property
   def squared_sensitivity_by_round(self) -> np.ndarray:
-    """Squared sensitivity of a run that stops after 1..T rounds, shape [T]."""
-    return self.mechanism.squared_sensitivity_by_round(
+    """Squared sensitivity of a run that stops after 1..T rounds, shape [T].
+
+    The array is read-only, because every epsilon of the plan comes from it.
+    """
+    found = self.mechanism.squared_sensitivity_by_round(
         self.participation.pattern
     )
+    found.setflags(write=False)
+    return found
 
   @property
   def noise_multiplier_by_domain(self) -> dict[str, float]:

@@ -64,6 +64,10 @@ class IntegerLaw:
   error: float
   variance: float
 
+  def __post_init__(self):
+    # Distributions are cached, and epsilon comes from them.
+    self.probs.setflags(write=False)
+
 
 @functools.lru_cache(maxsize=64)
 def binomial(trials: int, probability: float) -> IntegerLaw:
