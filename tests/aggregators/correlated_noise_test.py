@@ -350,6 +350,19 @@ class ContractTest(parameterized.TestCase):
     with self.assertRaisesRegex(Exception, 'num_rounds=15 rounds are done'):
       releases.release_noise(_COMPLETED, 4, _noised(), num_rounds=16)
 
+  @parameterized.parameters(False, True)
+  def test_state_of_other_noise_raises(self, eagerly):
+    # Noise of the same draws and another scale would give the data away.
+    tf.config.run_functions_eagerly(eagerly)
+    self.addCleanup(tf.config.run_functions_eagerly, False)
+    quiet, loud = (
+        _factory(noise_multiplier=noise).create(_VECTOR) for noise in (1.0, 8.0)
+    )
+    state, update = quiet.initialize(), np.ones(4, np.float32)
+    quiet.next(state, [update])
+    with self.assertRaisesRegex(Exception, 'adds other noise'):
+      loud.next(state, [update])
+
   def test_reported_stddev_and_snr_are_those_of_the_release(self):
     process = _factory(noise_multiplier=2.0, clients_per_round=1).create(
         tff.TensorType(np.float32, [20_000])

@@ -169,12 +169,14 @@ class CorrelatedNoiseFactory(tff.aggregators.UnweightedAggregationFactory):
   def _begin(self, state):
     """Returns the state. Fails if it is of other noise, or if no round is left.
     """
-    tf.debugging.assert_equal(
+    is_ours = tf.debugging.assert_equal(
         state['release_id'],
         tf.constant(self.release.number, tf.int64),
         message='the state was made by an aggregator that adds other noise',
     )
-    return within_horizon(state, self._mechanism.num_rounds)
+    # If functions run eagerly, an assertion without dependents does not run.
+    with tf.control_dependencies([is_ours]):
+      return within_horizon(state, self._mechanism.num_rounds)
 
   def _build_initialize(self, num_params: int) -> tff.Computation:
     @tff.tensorflow.computation
