@@ -146,6 +146,17 @@ class BudgetTest(parameterized.TestCase):
     with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'beyond the plan'):
       book.resume(41)
 
+  def test_resume_never_goes_back(self):
+    book = _book()
+    book.resume(7)
+    book.resume(7)
+    for recorded in (0, 6, None, 7.0):
+      with self.assertRaisesRegex(
+          _checks.ArgumentError, 'rounds_recorded=.* at least 7'
+      ):
+        book.resume(recorded)
+    self.assertEqual(book.rounds_recorded, 7)
+
   def test_no_more_rounds_are_resumed_than_the_budget_allows(self):
     allowed = _book().rounds_left(0)
     self.assertBetween(allowed, 1, 39)

@@ -158,6 +158,15 @@ class GuaranteeTest(parameterized.TestCase):
       ):
         book.commit([first, 'c', second], 2)
 
+  @parameterized.parameters('fg', b'fg')
+  def test_one_id_is_no_cohort(self, client_id):
+    ledger = participation_ledger.ParticipationLedger(
+        patterns.MinSeparationPattern(4)
+    )
+    with self.assertRaisesRegex(_checks.ArgumentError, 'client_ids=.*a list'):
+      ledger.commit(client_id, 1)
+    self.assertEqual(ledger.num_rounds, 0)
+
   def test_str_and_bytes_ids_are_the_same_client(self):
     book = participation_ledger.ParticipationLedger(
         patterns.MinSeparationPattern(9, max_participations=1)

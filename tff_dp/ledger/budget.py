@@ -165,8 +165,12 @@ class BudgetLedger:
       rounds_recorded: Number of recorded rounds, 0 if there are none.
 
     Raises:
+      ArgumentError: If this ledger has recorded more rounds already.
       PrivacyRefusedError: If the recorded rounds break plan or budget.
     """
+    _checks.integer_at_least(
+        self.rounds_recorded, rounds_recorded=rounds_recorded
+    )
     if rounds_recorded:
       self.check(rounds_recorded)
     self.rounds_recorded = int(rounds_recorded)

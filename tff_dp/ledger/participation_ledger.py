@@ -239,6 +239,7 @@ class ParticipationLedger:
       round_index: Index of the round after the last committed one, 1-based.
 
     Raises:
+      ArgumentError: If `client_ids` is a single id.
       PrivacyRefusedError: If the cohort breaks the pattern or names a client
         twice, or if the round is not the next one of the plan.
     """
@@ -253,6 +254,13 @@ class ParticipationLedger:
           way_out='if there were earlier rounds, load the ledger that was'
           ' stored with their model: ledger = ledger.restored(data).'
           ' tff_dp.program.Loop stores both together',
+      )
+    if isinstance(client_ids, (str, bytes)):
+      raise _checks.ArgumentError(
+          'client_ids',
+          client_ids,
+          'a list of ids; the letters of one id would count as clients',
+          way_out='[client_id], a list with one id',
       )
     client_ids = list(client_ids)
     indices = self._look_up(client_ids)
