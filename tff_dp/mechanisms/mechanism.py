@@ -122,8 +122,16 @@ class Mechanism(abc.ABC):
     """The name that command lines and statements use."""
 
   def describe(self) -> dict[str, Any]:
-    """Returns name and fields as plain JSON types."""
-    return {'name': self.name, **dataclasses.asdict(self)}
+    """Returns name and fields as plain JSON types.
+
+    A class from outside of tff_dp is also named. It may inherit the name of a
+    mechanism of tff_dp and add other noise.
+    """
+    described = {'name': self.name, **dataclasses.asdict(self)}
+    kind = type(self)
+    if kind.__module__.partition('.')[0] != 'tff_dp':
+      described['class'] = f'{kind.__module__}.{kind.__qualname__}'
+    return described
 
   @property
   def rounds_per_tree(self) -> int:

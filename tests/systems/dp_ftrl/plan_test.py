@@ -67,6 +67,10 @@ class PlanTest(parameterized.TestCase):
     self.assertEqual(epsilons, sorted(epsilons))
     self.assertEqual(epsilons[-1], plan.epsilon(delta=1e-5))
 
+  def test_numbers_by_round_are_read_only(self):
+    with self.assertRaisesRegex(ValueError, 'read-only'):
+      _plan().squared_sensitivity_by_round[:] = 1.0
+
   def test_replacing_a_client_costs_two_clip_norms(self):
     self.assertAlmostEqual(
         _plan().sigma(neighboring_relation='replace_one'), _plan().sigma() / 2
@@ -83,6 +87,18 @@ class PlanTest(parameterized.TestCase):
         _plan(schedule=participation.MinSeparation(100, min_index_gap=19)),
     ):
       self.assertNotEqual(plan.fingerprint, other.fingerprint)
+
+  def test_class_of_another_author_is_told_apart(self):
+    class Quiet(mechanisms.Independent):
+
+      def next_noise(self, buffers, round_in_tree, operations):
+        noise, buffers = super().next_noise(buffers, round_in_tree, operations)
+        return 0.1 * noise, buffers
+
+    ours, theirs = _plan(mechanisms.Independent(100)), _plan(Quiet(100))
+    self.assertNotEqual(ours.fingerprint, theirs.fingerprint)
+    with self.assertRaisesRegex(ValueError, 'class'):
+      type(ours).from_description(theirs.describe())
 
   def test_events_of_a_stopped_run_cost_what_was_spent(self):
     plan = _plan()
