@@ -151,7 +151,8 @@ def digest_of_records(examples: Any) -> str:
 def _check_no_repeats(examples: Any) -> None:
   """Raises `ArgumentError` for a dataset that brings its records again.
 
-  Sampling and accounting count each element as a record of its own.
+  Sampling and accounting count each element as a record of its own. Only
+  `repeat` is found: `concatenate` and `interleave` may join other records.
 
   Args:
     examples: A dataset, or a list.
