@@ -334,7 +334,7 @@ class RepliesTest(_ServerTest):
       cohort = rounds.select(files.CLIENTS)
       reply = dict(files.MODEL, w=value)
       # pylint: disable-next=protected-access
-      total, _, _ = rounds._sum(before, [(cohort[0], reply)] * 5)
+      total, _, _ = rounds._sum(before, [(cohort[0], reply)] * 5, cohort)
       norm = np.linalg.norm(total * updates.grid_step(0.5))
       self.assertLessEqual(norm, 0.5)
 

@@ -169,7 +169,16 @@ class ScheduleTest(absltest.TestCase):
 
       return _schedule(computation)
 
-    for one_pass in (build(make, 1), build(double, 2)):
+    @tff.federated_computation(
+        tff.FederatedType([('train', numbers), ('test', numbers)], tff.CLIENTS)
+    )
+    def of_a_struct(datasets):
+      train = datasets.train
+      return [
+          tff.federated_sum(tff.federated_map(total, train)) for _ in range(2)
+      ]
+
+    for one_pass in build(make, 1), build(double, 2), _schedule(of_a_struct):
       self.assertLen(one_pass.passes, 1)
       self.assertEmpty(one_pass.copies)
     twice = build(make, 2)

@@ -67,17 +67,18 @@ class WriteAheadRecordTest(absltest.TestCase):
     child = os.fork()
     if not child:
       refused = 0
-      for call in (
-          lambda: record.begin(1, ['a'], spent={}),
-          lambda: record.begin(2, ['b'], spent={}),
-          lambda: record.fail(1, ['a']),
-          lambda: record.release(1),
-      ):
-        try:
-          call()
-        except _checks.PrivacyRefusedError:
+      try:
+        for call in (
+            lambda: record.begin(1, ['a'], spent={}),
+            lambda: record.begin(2, ['b'], spent={}),
+            lambda: record.fail(1, ['a']),
+            lambda: record.release(1),
+        ):
+          with self.assertRaises(_checks.PrivacyRefusedError):
+            call()
           refused += 1
-      os._exit(refused)
+      finally:
+        os._exit(refused)
     _, status = os.waitpid(child, 0)
     self.assertEqual(os.waitstatus_to_exitcode(status), 4)
     self.assertEqual(self.path.read_bytes(), before)

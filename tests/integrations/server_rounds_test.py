@@ -317,7 +317,12 @@ class ServerRoundsTest(parameterized.TestCase):
     ):
       with self.assertRaisesRegex(OSError, 'No space'):
         rounds.finish([])
-    for show in (lambda: rounds.model, lambda: rounds.select(_CLIENTS)):
+    for show in (
+        lambda: rounds.model,
+        lambda: rounds.l2_norm_clip,
+        lambda: rounds.select(_CLIENTS),
+        lambda: rounds.finish([]),
+    ):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is not saved'):
         show()
     rounds.close()

@@ -435,13 +435,13 @@ class Call:
         outputs = self._execute(
             function, [*server_inputs, *client_inputs, *accumulators]
         )
+        kept = {}
+        self._unpack(one_pass.kept, skeletons, outputs[size:], kept)
       except Exception as error:  # pylint: disable=broad-except
         failures.add(client, error)
         break
       self._count(_ONE_BY_ONE, 1)
       accumulators = outputs[:size]
-      kept = {}
-      self._unpack(one_pass.kept, skeletons, outputs[size:], kept)
       for node, tensors in kept.items():
         self._kept[node][client] = tensors
     return accumulators

@@ -182,9 +182,9 @@ class WriteAheadRecord:
 
   @property
   def failed_cohort(self) -> list[str] | None:
-    """Ids of the last begun round if it may only be repeated, else `None`.
+    """Ids of the last begun round if no other cohort may repeat it, else `None`.
 
-    It may if a client's work failed in it, or if `begin` was told that its
+    That is so if a client's work failed in it, or if `begin` was told that its
     reports count once they are sent. It may have been repeated since.
     """
     if self.rounds_begun not in (self._failed, self._sent):

@@ -196,7 +196,11 @@ class ServerRounds:
     Raises:
       PrivacyRefusedError: If that round is not saved, as on a full disk.
     """
-    self._check_saved()
+    with self._lock:
+      self._check_saved()
+      return self._copied_model()
+
+  def _copied_model(self) -> dict[str, np.ndarray]:
     return {name: value.copy() for name, value in self._model.items()}
 
   @property
@@ -206,7 +210,15 @@ class ServerRounds:
 
   @property
   def l2_norm_clip(self) -> float:
-    return self._clip_norm.l2_norm_clip
+    """Clip norm of the next round, L2. Each release with adaptive clipping has
+    one.
+
+    Raises:
+      PrivacyRefusedError: If the last round is not saved, as on a full disk.
+    """
+    with self._lock:
+      self._check_saved()
+      return self._clip_norm.l2_norm_clip
 
   @property
   def clients_needed(self) -> int:
@@ -280,10 +292,12 @@ class ServerRounds:
         noise nor divisor change.
 
     Raises:
-      PrivacyRefusedError: If no cohort was selected, or if another thread has
-        finished the round while this one waited for replies.
+      PrivacyRefusedError: If no cohort was selected, if another thread has
+        finished the round while this one waited for replies, or if an earlier
+        `finish` could not save its round.
     """
     self._record.check_process()
+    self._check_saved()
     cohort = self._cohort
     if cohort is None:
       raise _checks.PrivacyRefusedError(
@@ -299,7 +313,7 @@ class ServerRounds:
         raise _checks.PrivacyRefusedError(
             'the round of these replies was finished by another thread',
             why='a second release of the round would not be counted',
-            way_out='finish each round once, with all replies that came in time',
+            way_out='finish each round once, with the replies that are in time',
         )
       return self._finish(before, total, surplus, complaints)
 
@@ -313,7 +327,8 @@ class ServerRounds:
     """Adds the noise to the sum of the round, and releases the model."""
     self._write_complaints(complaints)
     self.complaints = tuple(complaints)
-    clip = self.l2_norm_clip
+    clip = self._clip_norm.l2_norm_clip
+    self._is_saved = False
     noised = total * updates_lib.grid_step(clip)
     noised += self._noise_of_round(total, surplus)
     mean = noised / self.plan.clients_per_round
@@ -322,12 +337,11 @@ class ServerRounds:
     )
     self.rounds_done += 1
     self._cohort = None
-    self._is_saved = False
     self._save()
     self._is_saved = True
     self._record.release(self.rounds_done)
     self._publish()
-    return self.model
+    return self._copied_model()
 
   def statement(self) -> statement_lib.PrivacyStatement:
     """Returns the statement of the rounds that have begun.
@@ -371,9 +385,13 @@ class ServerRounds:
     return stated
 
   def close(self) -> None:
-    """Unlocks the directory, so that this or another process can resume."""
-    self._record.close()
-    self._directory.close()
+    """Unlocks the directory, so that this or another process can resume.
+
+    Waits for a round that is being finished.
+    """
+    with self._lock:
+      self._record.close()
+      self._directory.close()
 
   def __enter__(self) -> 'ServerRounds':
     return self
@@ -384,7 +402,7 @@ class ServerRounds:
   def _check_saved(self) -> None:
     if not self._is_saved:
       raise _checks.PrivacyRefusedError(
-          f'round {self.rounds_done} is not saved',
+          'the last round is not saved',
           why='it will be run again, perhaps with other replies, and would then'
           ' be released twice',
           way_out='make the ServerRounds again with the same arguments, and run'
@@ -394,7 +412,8 @@ class ServerRounds:
   def _noise_of_round(self, total: np.ndarray, surplus: int) -> np.ndarray:
     """Returns the noise on `total`, and updates the clip norm."""
     plan, before = self.plan, self._noise
-    scale = plan.noise_multiplier_by_domain['value'] * self.l2_norm_clip
+    clip = self._clip_norm.l2_norm_clip
+    scale = plan.noise_multiplier_by_domain['value'] * clip
     protected = total
     if plan.adaptive_clipping is not None:
       protected = np.append(total, surplus)
@@ -433,7 +452,7 @@ class ServerRounds:
     The sum of the updates is on the grid, int64. The surplus is the number of
     clients within the clip norm, less the number over it.
     """
-    clip, surplus = self.l2_norm_clip, 0
+    clip, surplus = self._clip_norm.l2_norm_clip, 0
     total = np.zeros(before.size, np.int64)
     waiting, complaints = set(cohort), []
     for client_id, weights in replies:

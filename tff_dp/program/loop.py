@@ -190,7 +190,7 @@ class Loop:
     Raises:
       PrivacyRefusedError: If the last round is not saved, as on a full disk.
     """
-    return self._saved().state
+    return self._saved_state()
 
   @property
   def model_weights(self) -> Any:
@@ -199,8 +199,7 @@ class Loop:
     Raises:
       PrivacyRefusedError: If the last round is not saved, as on a full disk.
     """
-    run = self._saved()
-    return run.process.get_model_weights(run.state)
+    return self._run.process.get_model_weights(self._saved_state())
 
   @property
   def process(self) -> '_Process':
@@ -264,7 +263,7 @@ class Loop:
         and run the round again with `failed_cohort`. Any other cohort is
         refused, because its choice would depend on data. The same holds for
         every other error in the work of clients but an `OSError` with an
-        `errno`.
+        `errno`, and for that one too if clients add the noise.
       OSError: If a file cannot be written, for example on a full disk. Make the
         loop again with the same arguments to go on.
     """
@@ -281,6 +280,9 @@ class Loop:
       except BaseException:
         # Undo the commit of the cohort: either nothing of it was released, or
         # the record requires it again.
+        if run.rounds_done != run.rounds_saved:
+          self._close('a round was interrupted before it was saved')
+          raise
         latest = run.store.load(run.rounds_done, like=run.state)
         run.cohorts.restore(latest.ledger)
         raise
@@ -293,16 +295,27 @@ class Loop:
     return output
 
   def statement(self) -> statement_lib.PrivacyStatement:
-    """Writes and returns the privacy statement of the rounds so far."""
-    return self._checked().write_statement()
+    """Writes and returns the privacy statement of the rounds so far.
+
+    Raises:
+      PrivacyRefusedError: If the loop is closed, or if a thread runs a round.
+    """
+    with self._alone():
+      return self._checked().write_statement()
 
   def write_model(self) -> None:
     """Writes the model to `release/`, as `program.train` does.
 
     The file is `model.npz`. If the process keeps an average of its models, that
     average is written to `model_averaged.npz`.
+
+    Raises:
+      PrivacyRefusedError: If the loop is closed, if a thread runs a round, or
+        if the last round is not saved.
     """
-    self._checked().write_models()
+    with self._alone():
+      self._saved_state()
+      self._checked().write_models()
 
   def close(self) -> None:
     """Writes the report, and gives up the directory to this or another process.
@@ -314,15 +327,18 @@ class Loop:
       PrivacyRefusedError: If a thread runs a round.
     """
     with self._alone():
-      try:
-        if self._released is not None:
-          if self._run.record.rounds_begun > self._run.rounds_saved:
-            # A round that failed counts: it had begun.
-            self._run.write_statement()
-          self._run.write_documents()
-          outputs.level_times(self._run.directory.release)
-      finally:
-        self._close('it was closed, or its directory was opened again')
+      self._write_and_close()
+
+  def _write_and_close(self) -> None:
+    try:
+      if self._released is not None:
+        if self._run.record.rounds_begun > self._run.rounds_saved:
+          # A round that failed counts: it had begun.
+          self._run.write_statement()
+        self._run.write_documents()
+        outputs.level_times(self._run.directory.release)
+    finally:
+      self._close('it was closed, or its directory was opened again')
 
   def _close(self, why: str) -> None:
     self._closed_because = why
@@ -333,7 +349,9 @@ class Loop:
     return self
 
   def __exit__(self, *exception_info) -> None:
-    self.close()
+    # Waits for a round of another thread: an error may be on its way.
+    with self._lock:
+      self._write_and_close()
 
   def __repr__(self) -> str:
     return f'<Loop: {self._spent()}>'
@@ -391,8 +409,8 @@ class Loop:
     if not self._lock.acquire(blocking=False):
       raise _checks.PrivacyRefusedError(
           'a round of this loop is running, perhaps in another thread',
-          why='the ledger and the noise of a round follow from the round before',
-          way_out='wait until next() has returned; start rounds from one thread,'
+          why='ledger and noise of a round follow from the round before',
+          way_out='wait until next() has returned; start rounds from one thread'
           ' or with a lock of your own',
       )
     try:
@@ -400,9 +418,11 @@ class Loop:
     finally:
       self._lock.release()
 
-  def _saved(self) -> run_lib.Run:
-    """Returns the run. Raises if the state in memory is not on the disk."""
+  def _saved_state(self) -> Any:
+    """Returns the state. Raises if it is not on the disk."""
     run = self._run
+    # Before the comparison: another thread may run a round meanwhile.
+    state = run.state
     if run.rounds_done != run.rounds_saved:
       raise _checks.PrivacyRefusedError(
           f'round {run.rounds_done} is not saved',
@@ -411,7 +431,7 @@ class Loop:
           way_out='make the Loop again with the same arguments, and run the'
           ' round again',
       )
-    return run
+    return state
 
   def _checked(self) -> run_lib.Run:
     """Returns the run. Raises if this loop is closed."""

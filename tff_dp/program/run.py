@@ -243,7 +243,7 @@ class Run:
           or (self.directory.release / 'metrics.csv').exists(),
           f'{self.directory.root} has begun a run but holds no checkpoint',
       )
-      self._refuse_repeated_keys(state)
+      self._refuse_repeated_keys(state, progress_mode)
       self.state = state
       self.history.restore(history_lib.EMPTY)
       self.certificate.check(self.state, None, rounds_done=0)
@@ -756,26 +756,28 @@ class Run:
           ' new run in another directory',
       )
 
-  def _refuse_repeated_keys(self, state: Any) -> None:
+  def _refuse_repeated_keys(self, state: Any, progress_mode: str) -> None:
     """Raises if a second initial state has a noise key of the first one.
 
     Args:
       state: Initial state of the process.
+      progress_mode: See `restore`.
     """
     keys = _noise_keys(state)
     if not keys or is_key_insecure(state):
       return
-    again = _noise_keys(self.process.initialize())
+    with _waiting.saying('making a second initial model', mode=progress_mode):
+      again = _noise_keys(self.process.initialize())
     repeated = [name for name in keys if keys[name] == again.get(name)]
     if repeated:
       raise _checks.PrivacyRefusedError(
-          f'initialize() of the process gives the same noise key again:'
+          'initialize() of the process gives the same noise key again:'
           f' {", ".join(repeated)}',
           why='two runs would add the same noise, and whoever knows the key can'
           ' take it away',
-          way_out='let initialize() call that of the process of the builder, and'
-          ' change only the weights in its result, or give the weights to the'
-          ' model before you build the process',
+          way_out='give the weights to the model before you build the process;'
+          ' or let initialize() call initialize() of the process from the'
+          ' builder, and change only the weights in its result',
       )
 
   def _refuse_if(self, is_refused: bool, what: str) -> None:
@@ -790,11 +792,16 @@ class Run:
 
 
 def _noise_keys(state: Any) -> dict[str, bytes]:
-  """Returns the noise keys in a process state by their paths."""
+  """Returns the noise keys in a process state by their paths.
+
+  Beside each stands `is_key_insecure`. A weight may be named `key`, too, and so
+  are the public coins of draw and discard.
+  """
+  leaves = dict(tree.flatten_with_path(state))
   return {
       '/'.join(map(str, path)): np.asarray(value).tobytes()
-      for path, value in tree.flatten_with_path(state)
-      if path and path[-1] == 'key'
+      for path, value in leaves.items()
+      if path[-1:] == ('key',) and (*path[:-1], 'is_key_insecure') in leaves
   }
 
 

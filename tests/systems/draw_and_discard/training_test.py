@@ -34,6 +34,7 @@ from tff_dp.participation import sampling
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
+from tff_dp.program import run as run_lib
 from tff_dp.program.files import checkpoints
 from tff_dp.systems.draw_and_discard import client as client_lib
 from tff_dp.systems.draw_and_discard import training as training_lib
@@ -195,16 +196,15 @@ class TrainTest(kills.RunsTestCase):
   def test_repeated_round_has_the_same_reports(self):
     root, reports = self.parent / 'repeated', []
     process = _usual()
-    next_fn = process.next
+    run_round = run_lib.Run.run_round
 
-    def watched(state, clients):
-      output = next_fn(state, clients)
-      reports.append((int(state.round), np.array(output.state.instances)))
-      return output
+    def watched(run, selection):
+      output, seconds = run_round(run, selection)
+      instances = np.array(output.state.instances)
+      reports.append((int(output.state.round), instances))
+      return output, seconds
 
-    watched.type_signature = next_fn.type_signature
-    watched.to_building_block = next_fn.to_building_block
-    self.enterContext(mock.patch.object(process, '_next_fn', watched))
+    self.enterContext(mock.patch.object(run_lib.Run, 'run_round', watched))
     save = kills.at_call(checkpoints.CheckpointStore.save, 3, is_after=False)
     with mock.patch.object(checkpoints.CheckpointStore, 'save', save):
       with self.assertRaises(kills.Killed):
@@ -213,7 +213,7 @@ class TrainTest(kills.RunsTestCase):
     by_round = collections.defaultdict(list)
     for round_index, instances in reports:
       by_round[round_index].append(instances)
-    self.assertLen(by_round[3], 2)
+    self.assertLen(by_round[4], 2)
     for repeated in by_round.values():
       for instances in repeated:
         np.testing.assert_array_equal(instances, repeated[0])

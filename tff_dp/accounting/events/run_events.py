@@ -196,8 +196,8 @@ def leaves(event: dp_accounting.DpEvent, count: int = 1) -> Leaves:
     # An iterator is empty at the second look, and nothing costs nothing.
     if not isinstance(event.events, (list, tuple)):
       raise TypeError(
-          f'events={_checks.shown(event.events)} is not allowed: expected a list'
-          ' or a tuple of dp_accounting.DpEvent.\ntry:'
+          f'events={_checks.shown(event.events)} is not allowed: expected a'
+          ' list or a tuple of dp_accounting.DpEvent.\ntry:'
           ' dp_accounting.ComposedDpEvent(list(events))'
       )
     return [leaf for part in event.events for leaf in leaves(part, count)]

@@ -185,6 +185,8 @@ def _maker(node: Node) -> Node:
 
 def _is_repeatable(maker: Node) -> bool:
   """Returns whether a node certainly makes the same dataset again."""
+  if _is_argument(maker):
+    return True
   operation = maker.operation
   # Two datasets may share a state.
   if not isinstance(operation, Call) or _num_sequences(_type_of(maker)) > 1:

@@ -22,6 +22,7 @@ from tff_dp import _compat_tensorflow
 from tff_dp.execution import errors
 from tff_dp.execution.data import graph_defs
 
+_op_def_registry = _compat_tensorflow.private_tensorflow('op_def_registry')
 # A dataset has no kernels, and no tensor representation, on a GPU.
 DATASET_DEVICE = '/device:CPU:0'
 # Classes of TensorFlow's datasets without a state of their own. A class that is
@@ -296,7 +297,7 @@ def _is_repeatable_operation(kind: str) -> bool:
     return False
   if kind in _STATEFUL_BY_NAME:
     return True
-  definition = _compat_tensorflow.private_tensorflow('op_def_registry').get(kind)
+  definition = _op_def_registry.get(kind)
   return definition is not None and not definition.is_stateful
 
 
@@ -339,7 +340,7 @@ def is_plain_function(function) -> bool:
 def _is_plain_operation(kind: str) -> bool:
   if kind in graph_defs.PYTHON_OPERATIONS:
     return False
-  definition = _compat_tensorflow.private_tensorflow('op_def_registry').get(kind)
+  definition = _op_def_registry.get(kind)
   if definition is None:  # A function.
     return False
   if any(attribute.type.endswith(('func', 'func)'))

@@ -121,13 +121,15 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
     said['accounting.squared_sensitivity_without_completion'] = (
         _without_completion(mechanism, pattern)
     )
+  parameters = mechanism.describe()
+  del parameters['name']
   return said | {
       'unit.participation': pattern.describe(),
       'unit.max_participations': limits.max_participations,
       'unit.min_index_gap': limits.min_index_gap,
       'unit.min_rounds_between': limits.min_index_gap - 1,
       'mechanism.name': mechanism.name,
-      'mechanism.parameters': builder.readable(dataclasses.asdict(mechanism)),
+      'mechanism.parameters': builder.readable(parameters),
       'mechanism.l2_norm_clip': plan.l2_norm_clip,
       'accounting.squared_sensitivity': plan.squared_sensitivity,
       'guarantee.epsilon_rdp': about.number(
