@@ -174,14 +174,20 @@ class ManyStepsTest(parameterized.TestCase):
       self.assertTrue(np.all(found <= alone))
       self.assertTrue(np.all(np.diff(found) <= 0))
 
-  @pytest.mark.slow
-  def test_large_and_small_noise_come_to_an_end(self):
-    for sigma in (1e-3, 0.05, 1e3):
-      found = random_allocation.epsilon(
-          noise_multiplier=sigma, num_steps=100, delta=1e-6
-      )
-      none = gaussian.exact_epsilon(sigma=sigma, delta=1e-6)
-      self.assertBetween(found, 0, none)
+  @parameterized.parameters(
+      (1e-3, 100), (0.05, 100), (1e3, 8), (1e3, 100), (1e4, 8), (1e300, 8)
+  )
+  @pytest.mark.slow(cases=['0', '1', '2', '3'])
+  def test_large_and_small_noise_come_to_an_end(self, sigma, num_steps):
+    found = random_allocation.epsilon(
+        noise_multiplier=sigma, num_steps=num_steps, delta=1e-6
+    )
+    none = gaussian.exact_epsilon(sigma=sigma, delta=1e-6)
+    # The sum of all steps contains the client, beside the noise of all.
+    least = gaussian.exact_epsilon(
+        sigma=sigma * math.sqrt(num_steps), delta=1e-6
+    )
+    self.assertBetween(found, least, none)
 
   @parameterized.parameters(0.0, 0.02, 0.05)
   def test_more_cut_off_is_never_less(self, epsilon):

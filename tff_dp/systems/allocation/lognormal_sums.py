@@ -372,6 +372,10 @@ def _chernoff(one, values, t: int, threshold: float, rates) -> np.ndarray:
   return np.exp(np.minimum(best + 1e-12 * t, 0.0))
 
 
+class TiltError(ArithmeticError):
+  """Floats do not hold the weights of a tilt, as with very much noise."""
+
+
 class TiltedSum:
   """The distribution of the sum S of t lognormals X, weighted by exp(r S).
 
@@ -396,6 +400,9 @@ class TiltedSum:
       top: Largest X.
       threshold: Smallest c that will be needed if r > 0, else 0.
       rate: Rate r, see `best_rate`.
+
+    Raises:
+      TiltError: If all weights are 0 in floats, or one is infinite.
     """
     width, wrapped = 0.0, 1.0
     while wrapped > MOST_WRAPPED:
@@ -408,6 +415,8 @@ class TiltedSum:
       values = step * np.arange(len(one))
       weights = np.exp(rate * values)
       moment = float(weights @ one)
+      if not 0 < moment < math.inf:
+        raise TiltError(f'rate {rate}: the weights have the mean {moment}')
       weights /= moment
       one *= weights
       first = window_start(one, values, t, num_points)

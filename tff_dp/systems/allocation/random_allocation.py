@@ -73,6 +73,9 @@ _MOST_TAIL = 1e-10
 _MANY_STEPS = 10**7
 # Below this noise epsilon is about 100 or more, amplified or not.
 _LEAST_NOISE = 0.1
+# More noise never makes epsilon larger, so the curve of this noise bounds it.
+# The grids of more noise would take minutes.
+_MOST_NOISE = 1000.0
 _LEAST_OVER_ROUNDING = 10.0
 # Relative error of blockwise sums of up to 2^24 terms, of E and of thresholds.
 _RELATIVE_ERROR = 1e-11
@@ -226,7 +229,9 @@ def _one_of(sigma: float, num_steps: int, tail: float):
   alone = gaussian.profile(sigma)
   if num_steps == 1 or sigma < _LEAST_NOISE:
     return alone, alone
-  remove, add = curves(sigma, min(num_steps, _MANY_STEPS), tail)
+  remove, add = curves(
+      min(sigma, _MOST_NOISE), min(num_steps, _MANY_STEPS), tail
+  )
   return (
       privacy_profiles.minimum(alone, remove),
       privacy_profiles.minimum(alone, add),
@@ -437,7 +442,10 @@ def _with_tails(
     if not len(where):
       break
     band = factors[where]
-    bounds, errors = bound_of(sigma, t, enough, band)
+    try:
+      bounds, errors = bound_of(sigma, t, enough, band)
+    except lognormal_sums.TiltError:
+      break  # The bounds so far are valid, too.
     found[where] = np.minimum(found[where], bounds)
     is_resolved = errors <= _ERROR_SHARE * bounds
     is_open[where[is_resolved]] = False
