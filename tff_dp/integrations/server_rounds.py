@@ -210,8 +210,7 @@ class ServerRounds:
 
   @property
   def l2_norm_clip(self) -> float:
-    """Clip norm of the next round, L2. Each release with adaptive clipping has
-    one.
+    """Clip norm of the next round, L2. Adaptive clipping changes it each round.
 
     Raises:
       PrivacyRefusedError: If the last round is not saved, as on a full disk.
@@ -387,7 +386,7 @@ class ServerRounds:
   def close(self) -> None:
     """Unlocks the directory, so that this or another process can resume.
 
-    Waits for a round that is being finished.
+    Waits until `finish` has returned in other threads.
     """
     with self._lock:
       self._record.close()

@@ -278,11 +278,11 @@ class Loop:
         selection = run.select(cohort, replaces=True)
         output, _ = run.run_round(selection)
       except BaseException:
-        # Undo the commit of the cohort: either nothing of it was released, or
-        # the record requires it again.
         if run.rounds_done != run.rounds_saved:
           self._close('a round was interrupted before it was saved')
           raise
+        # Undo the commit of the cohort: either nothing of it was released, or
+        # the record requires it again.
         latest = run.store.load(run.rounds_done, like=run.state)
         run.cohorts.restore(latest.ledger)
         raise

@@ -177,7 +177,7 @@ def _is_argument(value) -> bool:
 
 
 def _maker(node: Node) -> Node:
-  """Returns the node whose operation made a value or an element of it."""
+  """Returns the node that made the whole value, of which `node` is a part."""
   while isinstance(node.operation, Pick):
     (node,) = node.inputs
   return node
@@ -473,10 +473,7 @@ class _PassBuilder:
   def __init__(self, ordered: list[Node], roots: list[Node]):
     self._ordered = ordered
     self._position = {node: index for index, node in enumerate(ordered)}
-    copied = [n.inputs[0] for n in ordered if isinstance(n.operation, Copy)]
-    self._outputs = [
-        node for node in dict.fromkeys([*roots, *copied]) if node.on_clients
-    ]
+    self._outputs = [node for node in dict.fromkeys(roots) if node.on_clients]
     self._home = {}
     self.passes = []
 
@@ -544,8 +541,7 @@ class _PassBuilder:
 def _stages_of(
     ordered: list[Node], passes: list[Pass], roots: list[Node]
 ) -> list[Stage]:
-  copied = [n.inputs[0] for n in ordered if isinstance(n.operation, Copy)]
-  wanted = {node for node in [*roots, *copied] if not node.on_clients}
+  wanted = {node for node in roots if not node.on_clients}
   for one_pass in passes:
     wanted.update(one_pass.server_inputs)
     wanted.update(one_pass.merge_inputs)
@@ -598,8 +594,10 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
   roots = list(nodes_in(result))
   needed = _needed(roots)
   ordered = [node for node in builder.nodes if node in needed]
+  copies = [node for node in ordered if isinstance(node.operation, Copy)]
+  # A stage or a pass stores what is copied, as it stores a result.
+  roots += [source for node in copies for source in node.inputs]
   passes = _PassBuilder(ordered, roots).build()
   stages = _stages_of(ordered, passes, roots)
   arguments = [n for n in builder.nodes if isinstance(n.operation, Argument)]
-  copies = [node for node in ordered if isinstance(node.operation, Copy)]
   return Schedule(stages, passes, result, arguments, copies)

@@ -70,8 +70,9 @@ _ABSENT = 'tff_dp/absent'
 # In the names of datasets with random numbers.
 _RANDOM = ('Random', 'Sampling', 'Shuffle')
 _WITH_STATE = (*_RANDOM, 'Cache', 'Snapshot')
-# TensorFlow calls them stateful, but they only compute.
-_STATEFUL_BY_NAME = frozenset([
+# TensorFlow calls them stateful, but they only compute, or call a function of
+# the graph.
+_STATEFUL_IN_NAME_ONLY = frozenset([
     'Assert',
     'If',
     'RangeDataset',
@@ -295,7 +296,7 @@ def is_repeatable(graph_def: tf.compat.v1.GraphDef) -> bool:
 def _is_repeatable_operation(kind: str) -> bool:
   if 'Dataset' in kind and any(word in kind for word in _WITH_STATE):
     return False
-  if kind in _STATEFUL_BY_NAME:
+  if kind in _STATEFUL_IN_NAME_ONLY:
     return True
   definition = _op_def_registry.get(kind)
   return definition is not None and not definition.is_stateful

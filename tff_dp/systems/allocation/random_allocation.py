@@ -74,7 +74,7 @@ _MANY_STEPS = 10**7
 # Below this noise epsilon is about 100 or more, amplified or not.
 _LEAST_NOISE = 0.1
 # More noise never makes epsilon larger, so the curve of this noise bounds it.
-# The grids of more noise would take minutes.
+# The grids of more noise would take too long.
 _MOST_NOISE = 1000.0
 _LEAST_OVER_ROUNDING = 10.0
 # Relative error of blockwise sums of up to 2^24 terms, of E and of thresholds.
