@@ -309,6 +309,37 @@ class CompositionTest(parameterized.TestCase):
           accountants.delta(event, epsilon=0.0, method=method), 0.0
       )
 
+  @parameterized.parameters(
+      (_Poisson(0.1, _Gaussian(0.0)),),
+      (_Poisson(0.1, _Laplace(0.0)),),
+      (_Composed([_Gaussian(1.0), _Poisson(0.1, _Gaussian(0.0))]),),
+  )
+  def test_no_noise_in_a_sampled_sum_is_infinity(self, event):
+    self.assertEqual(accountants.loss(event).epsilon(1e-6), math.inf)
+    for relation in (_ZERO_OUT, _REPLACE_ONE):
+      where = dict(method='pld', neighboring_relation=relation)
+      self.assertEqual(
+          accountants.epsilon(event, delta=1e-6, **where), math.inf
+      )
+      self.assertEqual(accountants.delta(event, epsilon=1.0, **where), 1.0)
+
+  @parameterized.product(
+      method=('pld', 'rdp'), sigma=(1e-320, 1e-5, 1.0, 1e8, 1e300),
+      rate=(1e-320, 1e-16, 0.5, 1.0),
+  )
+  def test_extreme_noise_and_rates(self, method, sigma, rate):
+    event = _Times(_Poisson(rate, _Gaussian(sigma)), 200)
+    found = accountants.epsilon(event, delta=1e-6, method=method)
+    if sigma < 1:
+      self.assertEqual(found, math.inf)
+    else:
+      is_small = rate < 0.5 or sigma > 1
+      self.assertBetween(found, 0.0, 1.0 if is_small else 250.0)
+    plain = accountants.epsilon(_Gaussian(sigma), delta=1e-6, method=method)
+    self.assertGreaterEqual(
+        plain, gaussian.exact_epsilon(sigma=sigma, delta=1e-6)
+    )
+
   def test_a_delta_without_digits_is_infinity(self):
     self.assertEqual(
         accountants.epsilon(_Gaussian(2.0), delta=1e-16, method='pld'), math.inf

@@ -85,6 +85,16 @@ _ORDERS = np.linspace(-4.5, 9.0, 64)
 _MOST_MOVES = 12
 _REFINEMENTS = 3
 _RDP_ROUNDING = 1e-12
+# Floats do not resolve the loss of much noise or of a small sampling
+# probability. More noise never makes delta larger, and a smaller probability
+# does not either. So more noise than this counts as this much.
+_MOST_NOISE = 1e6
+# For sampled sums, by method: the same, and the smallest probability that
+# counts. If the noise is above 1, this probability is for noise 1 and grows
+# with the noise.
+_RESOLVED = {'pld': (_MOST_NOISE, 1e-9), 'rdp': (1e3, 1e-7)}
+# Less noise counts as none, because exp(loss) overflows.
+_LEAST_NOISE = 1e-3
 
 
 def epsilon(
@@ -276,10 +286,41 @@ def _parts(event, method: str, neighboring_relation) -> _Parts:
         way_out="method='pld', an upper bound that is usually tight, or"
         " method='rdp'",
     )
-  parts = _Parts(_combined(gaussians), others, _relation(relation, others))
+  sigma = _combined(gaussians)
+  if method != 'exact':
+    others = [(_resolved(leaf, method), count) for leaf, count in others]
+    if sigma < _LEAST_NOISE or any(
+        isinstance(leaf, dp_accounting.NonPrivateDpEvent) for leaf, _ in others
+    ):
+      sigma, others = 0.0, []
+    elif sigma < math.inf:
+      sigma = min(sigma, _MOST_NOISE)
+  parts = _Parts(sigma, others, _relation(relation, others))
   for leaf, _ in others:
     _check_supported(leaf, parts.relation, relation, method)
   return parts
+
+
+def _resolved(leaf, method: str):
+  """Returns an event with at least the loss of a leaf, which floats resolve.
+
+  Without noise, the whole event is a `NonPrivateDpEvent`, even if it is
+  sampled: the distributions of dp_accounting leave such an event out.
+  """
+  most_noise, least_share = _RESOLVED[method]
+  if isinstance(leaf, dp_accounting.PoissonSampledDpEvent):
+    share, inner = leaf.sampling_probability, _resolved(leaf.event, method)
+    if share == 0 or isinstance(inner, dp_accounting.NonPrivateDpEvent):
+      return inner if share else leaf
+    least = least_share * max(1.0, getattr(inner, 'noise_multiplier', 1.0))
+    return dp_accounting.PoissonSampledDpEvent(max(share, least), inner)
+  if isinstance(
+      leaf, (dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent)
+  ):
+    if leaf.noise_multiplier < _LEAST_NOISE:
+      return dp_accounting.NonPrivateDpEvent()
+    return type(leaf)(min(leaf.noise_multiplier, most_noise))
+  return leaf
 
 
 def _multiplier(leaf, relation) -> float:
