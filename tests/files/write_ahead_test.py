@@ -83,6 +83,18 @@ class WriteAheadRecordTest(absltest.TestCase):
     self.assertEqual(os.waitstatus_to_exitcode(status), 4)
     self.assertEqual(self.path.read_bytes(), before)
 
+  def test_a_closed_record_is_refused(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    record.close()
+    for call in (
+        lambda: record.begin(1, ['a'], spent={}),
+        lambda: record.fail(1, ['a']),
+        lambda: record.release(1),
+    ):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'was closed'):
+        call()
+
   def test_round_whose_reports_are_sent_keeps_its_cohort(self):
     record = self._open()
     record.begin(1, ['a', b'b'], spent={'epsilon': 1.0}, sends=True)
@@ -195,7 +207,7 @@ class WriteAheadRecordTest(absltest.TestCase):
     record = self._open()
     record.begin(1, ['a'], spent={})
     whole = self.path.read_bytes()
-    with mock.patch.object(record, '_file') as file:
+    with mock.patch.object(record, '_file', closed=False) as file:
       file.write.side_effect = lambda line: self.path.open('ab').write(line[:9])
       with self.assertRaisesRegex(OSError, 'No space left') as raised:
         record.begin(2, ['a'], spent={})

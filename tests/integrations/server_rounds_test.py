@@ -19,6 +19,7 @@ from absl.testing import parameterized
 import numpy as np
 import scipy.stats
 
+from tests import threads
 from tests.mechanisms import reference
 from tff_dp import _checks
 from tff_dp.files import run_directory
@@ -139,58 +140,6 @@ class NoiseTest(parameterized.TestCase):
       noise.initialize(_BLT, 3, key=bytes(16))
 
 
-class UpdatesTest(parameterized.TestCase):
-
-  def test_no_client_moves_the_sum_by_more_than_the_clip_norm(self):
-    rng = np.random.default_rng(2)
-    for clip in (1e-3, 1.0, 0.7):
-      for scale in (1e-9, 1.0, 1e200):
-        bounded, _ = updates.clip(scale * rng.normal(size=1000), clip)
-        steps = updates.on_grid(bounded, clip)
-        # In integers of Python: exact.
-        squared = sum(int(step) ** 2 for step in steps)
-        limit = int(clip / updates.grid_step(clip)) ** 2
-        self.assertLessEqual(squared, limit)
-        # And no more is taken off than the grid does.
-        np.testing.assert_allclose(
-            steps * updates.grid_step(clip), bounded, rtol=0, atol=clip * 2**-38
-        )
-        # Towards zero: no coordinate grows.
-        self.assertTrue(
-            np.all(np.abs(steps) * updates.grid_step(clip) <= np.abs(bounded))
-        )
-
-  @parameterized.parameters(
-      ((np.nan, 1.0),),
-      ((np.inf, 1.0),),
-      ((1.0, -np.inf),),
-      ((np.inf, np.nan),),
-      # Finite, but not their norm.
-      ((1e200, 1e200),),
-  )
-  def test_what_has_no_norm_is_zero_and_within(self, update):
-    update = np.array(update)
-    bounded, problem = updates.clip(update, 0.5)
-    np.testing.assert_array_equal(bounded, [0, 0])
-    self.assertEqual(problem, 'not finite')
-    np.testing.assert_array_equal(updates.on_grid(bounded, 0.5), [0, 0])
-    # As the zeros are that stand in its place.
-    self.assertTrue(updates.is_within(update, 0.5))
-
-  def test_rounding_of_an_honest_client_is_no_complaint(self):
-    for norm, problem, is_within in (
-        (0.5, '', True),
-        (0.5 * (1 + 5e-6), '', False),
-        (0.5 * (1 + 2e-5), 'over the clip norm', False),
-    ):
-      update = np.array([0.0, norm])
-      bounded, found = updates.clip(update, 0.5)
-      self.assertEqual(found, problem)
-      # Clipped all the same.
-      self.assertBetween(bounded[1], 0.499999, 0.5 * (1 - 1e-7))
-      self.assertEqual(updates.is_within(update, 0.5), is_within)
-
-
 def _plan(**changes):
   return dp_ftrl_plan.DpFtrlPlan(**dict(
       mechanism=blt.Blt(6, (0.25, 0.125), (0.95, 0.5), 3),
@@ -308,6 +257,86 @@ class ServerRoundsTest(parameterized.TestCase):
     rounds.finish([])
     self.assertEqual(rounds.rounds_done, 2)
 
+  def _at_call(self, owner, name, rounds, act):
+    """Lets a second thread act on the rounds just before one call of a method.
+
+    Returns a function that returns what the second thread returned.
+    """
+    real, calls = getattr(owner, name), []
+
+    def stand_in(*arguments, **options):
+      if not calls:
+        calls.append(None)
+        calls[0] = threads.Call(rounds, lambda: act(rounds))
+      return real(*arguments, **options)
+
+    self.enterContext(mock.patch.object(owner, name, stand_in))
+    return lambda: calls[0].result()
+
+  @parameterized.parameters(
+      (lambda rounds: updates.flat(rounds.model),),
+      (lambda rounds: rounds.l2_norm_clip,),
+      (lambda rounds: rounds.select(_CLIENTS),),
+  )
+  def test_second_thread_waits_until_a_round_has_ended(self, act):
+    plan = _adaptive(mechanism=mechanism_lib.Independent(6))
+    found, expected = [], []
+    for name in ('two threads', 'one'):
+      rounds = self._open(name, plan=plan)
+      rounds.select(_CLIENTS)
+      if name == 'one':
+        rounds.finish([])
+        expected.append(act(rounds))
+      else:
+        result = self._at_call(rounds, '_write_complaints', rounds, act)
+        rounds.finish([])
+        found.append(result())
+    np.testing.assert_array_equal(found, expected)
+
+  def test_second_thread_that_closes_waits_until_a_round_has_ended(self):
+    rounds = self._open()
+    rounds.select(_CLIENTS)
+    result = self._at_call(
+        rounds, '_write_complaints', rounds, lambda rounds: rounds.close()
+    )
+    rounds.finish([])
+    result()
+    self.assertEqual(self._open().rounds_done, 1)
+
+  @parameterized.parameters(
+      (lambda it: it, '_write_complaints', 'finish', 'by another thread'),
+      # The first thread has no cohort any more, and is about to save.
+      (lambda it: it, '_save', 'finish', 'has no cohort'),
+      (lambda it: it._cohorts, 'select', 'select', 'already has a cohort'),
+  )
+  def test_round_begins_and_ends_in_one_thread(self, owner, place, name, error):
+    rounds = self._open()
+    act = lambda rounds: rounds.select(_CLIENTS)
+    if name == 'finish':
+      rounds.select(_CLIENTS)
+      act = lambda rounds: rounds.finish([])
+    result = self._at_call(owner(rounds), place, rounds, act)
+    act(rounds)
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, error):
+      result()
+    self.assertEqual(rounds.rounds_done, int(name == 'finish'))
+
+  def test_statement_does_not_replace_the_one_of_a_later_round(self):
+    rounds = self._open(insecure_seed=None)
+    self._round(rounds)
+    result = self._at_call(
+        run_directory, 'write_statement', rounds, self._round
+    )
+    rounds.statement()
+    result()
+    stated, events = (
+        json.loads(self._file(f'release/{name}').read_text())
+        for name in ('privacy_statement.json', 'events.json')
+    )
+    self.assertEqual(stated['points']['mechanism']['rounds_done'], 2)
+    self.assertEqual(events['events'][0]['rounds'], 2)
+    self.assertFalse(self._file('release/report.html').exists())
+
   def test_a_round_that_could_not_be_saved_is_not_shown(self):
     rounds = self._open()
     rounds.select(_CLIENTS)
@@ -332,17 +361,52 @@ class ServerRoundsTest(parameterized.TestCase):
     again.finish([])
     self.assertLen(again.model, len(_model()))
 
+  def test_a_round_that_stopped_in_the_middle_is_not_finished(self):
+    rounds = self._open()
+    rounds.select(_CLIENTS)
+    with mock.patch.object(noise, 'next_noise', side_effect=MemoryError):
+      with self.assertRaises(MemoryError):
+        rounds.finish([])
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is not saved'):
+      rounds.finish([])
+
+  def test_closed_rounds_leave_the_files_to_the_next(self):
+    rounds = self._open()
+    rounds.select(_CLIENTS)
+    rounds.close()
+    again = self._open()
+    self._round(again)
+    again.select(_CLIENTS)
+    before = self._files()
+    for call in (
+        lambda: rounds.select(_CLIENTS),
+        lambda: rounds.finish([]),
+        rounds.statement,
+    ):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'was closed'):
+        call()
+      self.assertEqual(self._files(), before)
+
+  def _files(self) -> dict[str, bytes]:
+    root = self._folder / 'run'
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in root.rglob('*')
+        if path.is_file()
+    }
+
   def test_a_forked_process_is_refused(self):
     rounds = self._open()
     with mock.patch.object(os, 'getpid', lambda: -1):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'forked'):
         rounds.select(_CLIENTS)
     rounds.select(_CLIENTS)
-    before = self._file('secret/checkpoint.npz').read_bytes()
+    before = self._files()
     with mock.patch.object(os, 'getpid', lambda: -1):
-      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'forked'):
-        rounds.finish([])
-    self.assertEqual(self._file('secret/checkpoint.npz').read_bytes(), before)
+      for call in (lambda: rounds.finish([]), rounds.statement):
+        with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'forked'):
+          call()
+    self.assertEqual(self._files(), before)
     rounds.finish([])
 
   def test_equals_a_plain_loop(self):

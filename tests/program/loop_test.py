@@ -10,7 +10,6 @@ import os
 import pathlib
 import shutil
 import tempfile
-import threading
 from unittest import mock
 
 from absl.testing import absltest
@@ -37,7 +36,6 @@ from tff_dp import participation
 from tff_dp import program
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
-from tff_dp.program import certification
 from tff_dp.program import loop as loop_lib
 from tff_dp.program.display import documents
 from tff_dp.program.files import checkpoints
@@ -637,16 +635,6 @@ def _pair(example):
   return example['x'], example['y']
 
 
-def _toy_loop(root: pathlib.Path, process) -> program.Loop:
-  certificate = certification.Certificate(
-      toy.build_plan(), None, frozenset()
-  )
-  with mock.patch.object(
-      certification, 'certify', lambda process, plan: certificate
-  ):
-    return program.Loop(process, toy.Clients(), output_dir=root, delta=_DELTA)
-
-
 class KilledLoopsTest(parameterized.TestCase):
   """Loops that are killed at any write, and resumed with other cohorts."""
 
@@ -672,7 +660,7 @@ class KilledLoopsTest(parameterized.TestCase):
 
     def run(seed: int) -> None:
       rng = np.random.default_rng(seed)
-      with _toy_loop(self.root, toy.Process()) as loop:
+      with toy.loop(self.root, toy.Process()) as loop:
         while loop.rounds_left:
           cohort = rng.choice(loop.eligible(), 3, replace=False).tolist()
           state = loop.next(cohort).state
@@ -713,7 +701,7 @@ class KilledLoopsTest(parameterized.TestCase):
     def fail(round_index):
       raise OSError(5, f'the data of round {round_index} cannot be read')
 
-    with _toy_loop(self.root, process) as loop:
+    with toy.loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
       process.next.on_round = fail
       with self.assertRaisesRegex(OSError, 'round 2'):
@@ -752,7 +740,7 @@ class KilledLoopsTest(parameterized.TestCase):
       ):
         loop.next(['client 5', 'client 6', 'client 7'])
 
-    with _toy_loop(self.root, process) as loop:
+    with toy.loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
       process.next.on_round = fail
       for expected in (_failures.ClientComputationError, TypeError):
@@ -760,7 +748,7 @@ class KilledLoopsTest(parameterized.TestCase):
           loop.next(cohort)
       process.next.on_round = lambda _: None
       refused(loop)
-    with _toy_loop(self.root, toy.Process()) as loop:
+    with toy.loop(self.root, toy.Process()) as loop:
       refused(loop)
       self.assertEqual(loop.failed_cohort, cohort)
       loop.next(loop.failed_cohort)
@@ -772,7 +760,7 @@ class KilledLoopsTest(parameterized.TestCase):
     process = toy.Process()
     # As PIL and gzip raise it: without an errno.
     process.next.on_round = mock.Mock(side_effect=OSError('no image'))
-    with _toy_loop(self.root, process) as loop:
+    with toy.loop(self.root, process) as loop:
       with self.assertRaisesRegex(OSError, 'no image'):
         loop.next(['client 1', 'client 2'])
       self.assertEqual(loop.failed_cohort, ['client 1', 'client 2'])
@@ -787,7 +775,7 @@ class KilledLoopsTest(parameterized.TestCase):
 
     # A client may come in rounds 1 and 3, so round 3 costs more.
     ledger = toy.build_plan().ledger(epsilon=None, delta=_DELTA)
-    with _toy_loop(self.root, process) as loop:
+    with toy.loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
       loop.next(['client 4', 'client 5', 'client 6'])
       self.assertEqual(loop.epsilon, ledger.epsilon_after(2))
@@ -807,7 +795,7 @@ class KilledLoopsTest(parameterized.TestCase):
 
   def test_what_a_loop_leaves_counts_a_round_that_failed(self):
     process = toy.Process()
-    with _toy_loop(self.root, process) as loop:
+    with toy.loop(self.root, process) as loop:
       loop.next(['client 1', 'client 2', 'client 3'])
       loop.next(['client 4', 'client 5', 'client 6'])
       process.next.on_round = mock.Mock(side_effect=OSError(5, 'unreachable'))
@@ -821,58 +809,26 @@ class KilledLoopsTest(parameterized.TestCase):
     self.report.assert_called_once()
 
   def test_error_of_a_report_still_unlocks_the_directory(self):
-    loop = _toy_loop(self.root, toy.Process())
+    loop = toy.loop(self.root, toy.Process())
     loop.next(loop.eligible()[:3])
     with mock.patch.object(
         documents, 'write', side_effect=OSError(28, 'full')
     ), self.assertRaisesRegex(OSError, 'full'):
       loop.close()
-    with _toy_loop(self.root, toy.Process()) as again:
+    with toy.loop(self.root, toy.Process()) as again:
       self.assertEqual(again.rounds_done, 1)
 
   def test_what_native_code_prints_goes_to_the_log(self):
     process = toy.Process()
     process.next.on_round = lambda _: os.write(2, b'label 7 of a client\n')
-    with _toy_loop(self.root, process) as loop:
+    with toy.loop(self.root, process) as loop:
       loop.next(loop.eligible()[:3])
       loop.next(loop.eligible()[:3])
     said = (self.root / 'secret' / 'run.log').read_bytes()
     self.assertEqual(said.count(b'label 7 of a client'), 2)
 
-  def test_second_thread_is_refused_while_a_round_runs(self):
-    process, refused = toy.Process(), []
-    loop = _toy_loop(self.root, process)
-
-    def intrude(call):
-      def run():
-        try:
-          call()
-        except _checks.PrivacyRefusedError as error:
-          refused.append(str(error))
-
-      thread = threading.Thread(target=run)
-      thread.start()
-      thread.join()
-
-    def on_round(_):
-      intrude(lambda: loop.next(['client 4', 'client 5', 'client 6']))
-      intrude(loop.close)
-
-    process.next.on_round = on_round
-    loop.next(['client 1', 'client 2', 'client 3'])
-    self.assertLen(refused, 2)
-    for message in refused:
-      self.assertIn('a round of this loop is running', message)
-    # The refused call has not taken the cohort out of the ledger.
-    self.assertNoCommonElements(
-        ['client 1', 'client 2', 'client 3'], loop.eligible()
-    )
-    process.next.on_round = lambda _: None
-    loop.next(['client 4', 'client 5', 'client 6'])
-    self.assertEqual(loop.rounds_done, 2)
-
   def test_full_disk_closes_the_loop(self):
-    loop = _toy_loop(self.root, toy.Process())
+    loop = toy.loop(self.root, toy.Process())
     loop.next(loop.eligible()[:3])
     with mock.patch.object(
         run_directory, 'write_atomically', side_effect=OSError(28, 'full')
@@ -880,16 +836,20 @@ class KilledLoopsTest(parameterized.TestCase):
       with self.assertRaisesRegex(OSError, 'full'):
         loop.next(loop.eligible()[:3])
     # Else its model would be rescued, and the round run with other clients.
-    for name in ('model_weights', 'state'):
+    for rescue in (
+        lambda: loop.model_weights,
+        lambda: loop.state,
+        loop.write_model,
+    ):
       with self.assertRaisesRegex(
           _checks.PrivacyRefusedError, 'round 2 is not saved'
       ):
-        getattr(loop, name)
+        rescue()
     with self.assertRaisesRegex(
         _checks.PrivacyRefusedError, 'files could not be written'
     ):
       loop.next(loop.eligible()[:3])
-    with _toy_loop(self.root, toy.Process()) as again:
+    with toy.loop(self.root, toy.Process()) as again:
       self.assertEqual(again.rounds_done, 1)
       again.next(again.eligible()[:3])
       self.assertEqual(again.rounds_done, 2)

@@ -21,6 +21,7 @@ import tff_dp
 from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.program import certification
+from tff_dp.program import loop as loop_lib
 from tff_dp.program import run
 from tff_dp.program import training
 
@@ -104,6 +105,16 @@ def train(process, plan, clients, **arguments) -> run.TrainResult:
       certification, 'certify', lambda process, plan: certificate
   ):
     return training.train(process, clients, plan=plan, **arguments)
+
+
+def loop(root, process) -> loop_lib.Loop:
+  """Returns a loop of `build_plan()`, as if the process could be looked into.
+  """
+  certificate = certification.Certificate(build_plan(), None, frozenset())
+  with mock.patch.object(
+      certification, 'certify', lambda process, plan: certificate
+  ):
+    return loop_lib.Loop(process, Clients(), output_dir=root, delta=1e-5)
 
 
 def evaluate(weights: dict[str, np.ndarray]) -> dict[str, float]:

@@ -131,7 +131,7 @@ class WriteAheadRecord:
       ArgumentError: If `round_index` is outside of its range.
       OSError: If the line cannot be stored, as on a full disk.
     """
-    self.check_process()
+    self.check_owner()
     _checks.integer_between(
         1, self.rounds_begun + 1, round_index=round_index
     )
@@ -217,11 +217,19 @@ class WriteAheadRecord:
       self._append({_RELEASED: int(round_index)})
       self._take_release(round_index)
 
-  def check_process(self) -> None:
-    """Raises `PrivacyRefusedError` in a process that was forked since.
+  def check_owner(self) -> None:
+    """Raises `PrivacyRefusedError` if the run may be in other hands.
 
-    It has inherited the lock of the directory.
+    That is so after `close`, and in a process that was forked since: it has
+    inherited the lock of the directory.
     """
+    if self._file.closed:
+      raise _checks.PrivacyRefusedError(
+          f'{self._path} was closed',
+          why='another process may run further rounds of the run',
+          way_out='open the run again with the same arguments: it resumes; its'
+          ' last statement is in release/',
+      )
     if os.getpid() != self._process_id:
       raise _checks.PrivacyRefusedError(
           f'process {os.getpid()} did not open {self._path}: it was forked from'
@@ -298,7 +306,7 @@ class WriteAheadRecord:
     self.released_through = int(round_index)
 
   def _append(self, entry: Mapping[str, object]) -> None:
-    self.check_process()
+    self.check_owner()
     line = json.dumps(entry).encode() + b'\n'
     with run_directory.naming(self._path):
       # A partly written line, as on a full disk, does not count.

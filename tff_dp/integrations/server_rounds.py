@@ -141,7 +141,7 @@ class ServerRounds:
     )
     self._is_insecure = insecure_seed is not None
     self._cohort: list[str] | None = None
-    # Held while a round begins, and while it ends.
+    # Held while a round begins, while it ends, and while files are written.
     self._lock = threading.Lock()
     self._budget = plan.ledger(epsilon=epsilon_budget, delta=delta)
     self._budget.check(1)
@@ -242,8 +242,8 @@ class ServerRounds:
     Raises:
       PrivacyRefusedError: If the round already has a cohort, or is beyond the
         plan or the budget, or if the last round is not saved. Also if too few
-        clients may take part, or if the stored cohort of a round that had begun
-        cannot be read.
+        clients may take part, if the stored cohort of a round that had begun
+        cannot be read, or if the rounds are closed.
       ArgumentError: If an id is not a string that UTF-8 can encode, or if the
         cohort has more than 2^22 clients.
     """
@@ -251,7 +251,7 @@ class ServerRounds:
       return self._select(client_ids)
 
   def _select(self, client_ids: Iterable[str]) -> list[str]:
-    self._record.check_process()
+    self._record.check_owner()
     self._check_saved()
     round_index = self.rounds_done + 1
     if self._cohort is not None:
@@ -293,12 +293,14 @@ class ServerRounds:
     Raises:
       PrivacyRefusedError: If no cohort was selected, if another thread has
         finished the round while this one waited for replies, or if an earlier
-        `finish` could not save its round.
+        `finish` could not save its round. Also if the rounds are closed.
     """
-    self._record.check_process()
-    self._check_saved()
+    self._record.check_owner()
     cohort = self._cohort
     if cohort is None:
+      # Another thread may be about to save the round.
+      with self._lock:
+        self._check_saved()
       raise _checks.PrivacyRefusedError(
           f'round {self.rounds_done + 1} has no cohort',
           why='no participation in it is counted, and no epsilon charged',
@@ -314,6 +316,7 @@ class ServerRounds:
             why='a second release of the round would not be counted',
             way_out='finish each round once, with the replies that are in time',
         )
+      self._check_saved()
       return self._finish(before, total, surplus, complaints)
 
   def _finish(
@@ -346,12 +349,18 @@ class ServerRounds:
     """Returns the statement of the rounds that have begun.
 
     Also writes it to `release/`, with `report.html`.
+
+    Raises:
+      PrivacyRefusedError: If the rounds are closed, or were opened by another
+        process.
     """
-    stated = self._write_statement()
-    run_directory.write_atomically(
-        self._directory.release / run_directory.REPORT, stated.to_html()
-    )
-    return stated
+    with self._lock:
+      self._record.check_owner()
+      stated = self._write_statement()
+      run_directory.write_atomically(
+          self._directory.release / run_directory.REPORT, stated.to_html()
+      )
+      return stated
 
   def _write_statement(self) -> statement_lib.PrivacyStatement:
     """Writes the statement, and removes a report about fewer rounds."""
@@ -386,7 +395,8 @@ class ServerRounds:
   def close(self) -> None:
     """Unlocks the directory, so that this or another process can resume.
 
-    Waits until `finish` has returned in other threads.
+    Waits until `select`, `finish` and `statement` have returned in other
+    threads.
     """
     with self._lock:
       self._record.close()

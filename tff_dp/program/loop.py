@@ -272,25 +272,24 @@ class Loop:
 
   def _next(self, run: run_lib.Run, cohort: Sequence | None):
     """Runs the next round, while no other thread does."""
-    run.budget.check(run.rounds_done + 1)
+    done = run.rounds_done
+    run.budget.check(done + 1)
     with training.logged(run.directory):
       try:
-        selection = run.select(cohort, replaces=True)
-        output, _ = run.run_round(selection)
-      except BaseException:
-        if run.rounds_done != run.rounds_saved:
-          self._close('a round was interrupted before it was saved')
-          raise
-        # Undo the commit of the cohort: either nothing of it was released, or
-        # the record requires it again.
-        latest = run.store.load(run.rounds_done, like=run.state)
-        run.cohorts.restore(latest.ledger)
-        raise
-      try:
+        output, _ = run.run_round(run.select(cohort, replaces=True))
         run.save(self._released, self._warnings.append)
       except BaseException:
-        # Memory and disk may differ now, and the disk is right.
-        self._close('its files could not be written')
+        if run.rounds_done == done:
+          # Undo the commit of the cohort: either nothing of it was released, or
+          # the record requires it again.
+          latest = run.store.load(done, like=run.state)
+          run.cohorts.restore(latest.ledger)
+        else:
+          # Memory and disk may differ now, and the disk is right.
+          self._close(
+              'its last round was interrupted, or its files could not be'
+              ' written'
+          )
         raise
     return output
 

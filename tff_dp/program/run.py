@@ -502,9 +502,10 @@ class Run:
     )
     row['evaluated'] = list(evaluation)
     self.evaluated.update(dict.fromkeys(evaluation))
-    self.history.append(row)
-    # The count first: a loop shows no state of a round that is not saved.
+    # The count first. A loop shows no state of a round that is not saved, and
+    # an interrupted round leaves no row to the one that repeats it.
     self.rounds_done = round_index
+    self.history.append(row)
     self.state = output.state
     return output, seconds
 
