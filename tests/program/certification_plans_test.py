@@ -334,6 +334,13 @@ class CheckInPlansTest(parameterized.TestCase):
         _checks.PrivacyRefusedError, 'client_work/not_covered/train/loss'
     ):
       certification.certify(process, plan)
+    # Nothing checks the process where its plan alone states the guarantee.
+    stated = process.plan.statement(delta=1e-6)
+    self.assertIn('to all that the adversary sees', stated.warnings[-1])
+    self.assertIn(
+        'metrics without noise does not follow this plan',
+        stated.points['release']['not_covered'],
+    )
 
   def test_random_allocation(self):
     protocol = allocation.RandomAllocation(processes.NUM_ROUNDS)

@@ -140,6 +140,8 @@ class ToldTest(_Case):
     )
     said = points['release']['not_covered']
     self.assertIn('which the loop hands to its caller', said)
+    # Such as the number of clients, if the coins are secret.
+    self.assertIn('all metrics named not_covered', said)
     self.assertIn('evaluations by the caller', said)
     self.assertNotIn('tff_dp.program.train', said)
 

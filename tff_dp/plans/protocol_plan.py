@@ -28,8 +28,7 @@ setting.adversary: {protocol.adversary}
 unit.participation: {protocol.participation}
 release.covered: the model after every step, its evaluation on data of others
     than the clients in training, and metrics computed from randomized values{counts}
-release.not_covered: metrics that clients compute without noise, if any: they
-    are never in release/. {not_covered}
+release.not_covered: {metrics}. {not_covered}
 mechanism.name: {protocol.name}
 accounting.method: the least of several upper bounds, each sound by itself;
     rounds compose adaptively
@@ -47,6 +46,10 @@ not_claimed.limits: nothing is claimed for several clients of one person, for
     side channels such as the time of a round, or against those who are trusted
     above; other runs on the same clients are releases of their own and add up
 """
+_METRICS = (
+    'metrics that clients compute without noise, if any: they are never in'
+    ' release/'
+)
 _DERIVED = """
 accounting.derived_bounds: allowed: proofs in docs/proofs_shuffling.md and
     docs/proofs_check_ins.md
@@ -343,6 +346,7 @@ class ProtocolPlan(coarse_plan.CoarsePlan):
         plan=self,
         protocol=protocol,
         counts=counts,
+        metrics=builder.METRICS_OF_CLIENTS if self.is_local else _METRICS,
         rounds=rounds,
         not_covered=about.declarations.not_covered,
     )

@@ -49,9 +49,10 @@ _CHECKED = (
     " clients' data"
 )
 _NOT_COVERED = (
-    'training metrics of TFF (loss, accuracy, example counts), which the loop'
-    ' hands to its caller, and evaluations by the caller on data of clients in'
-    ' training, their held-out examples included'
+    'training metrics of TFF (loss, accuracy, example counts) and all metrics'
+    ' named not_covered, which the loop hands to its caller, and evaluations by'
+    ' the caller on data of clients in training, their held-out examples'
+    ' included'
 )
 # Maps a directory to its loop in this process. If a notebook cell runs again,
 # the new loop takes the directory over from the old one.

@@ -71,8 +71,13 @@ _FALSE_POSITIVES = (1e-3, 1e-2, 1e-1)
 NOT_VERIFIED = 'not verified: no process was checked against the plan'
 UNCHECKED = (
     f'{plain_words.NOT_VERIFIED}: no process was checked against this plan. The'
-    ' guarantee is that of a process that adds the noise of the plan, for cohorts'
-    ' that the plan allows.'
+    ' guarantee is that of a process that adds the noise of the plan to all that'
+    ' the adversary sees, for cohorts that the plan allows.'
+)
+# Of plans whose clients add the noise.
+METRICS_OF_CLIENTS = (
+    'a process whose clients report metrics without noise does not follow this'
+    ' plan'
 )
 CERTIFIED = (
     'checked before round 1: whatever depends on data leaves a round with the'

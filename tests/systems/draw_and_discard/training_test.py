@@ -369,6 +369,13 @@ class CertificationTest(parameterized.TestCase):
     plan = instance_run.build_plan()
     process = instance_run.build_process(plan, allow_unprotected_metrics=True)
     self._check_refused(process, plan, 'report .*loss.* without noise')
+    # Nothing checks the process where its plan alone states the guarantee.
+    stated = process.plan.statement(delta=1e-6)
+    self.assertIn('to all that the adversary sees', stated.warnings[-1])
+    self.assertIn(
+        'metrics without noise does not follow this plan',
+        stated.points['release']['not_covered'],
+    )
 
   def test_draw_that_follows_from_the_data(self):
     with mock.patch.object(release_marks, 'mark_coin', tf.identity):

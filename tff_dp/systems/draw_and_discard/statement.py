@@ -25,7 +25,7 @@ release.covered: every report, hence every instance, the mean of them after
     every round, its evaluation on data of others than the clients in training,
     and counts and spread that are computed from reports
 release.not_covered: that a client takes part, when and how often, which is
-    public. {not_covered}
+    public. {metrics}. {not_covered}
 mechanism.name: draw and discard, noise of clients: {law}
 mechanism.client_step: instance - learning rate * clipped mean gradient + noise,
     the whole model
@@ -67,6 +67,7 @@ def points(plan, about: builder.Occasion) -> dict[str, Any]:
       plan=plan,
       clip=_CLIPS[step.clip],
       most=accounting.times(plan.max_participations),
+      metrics=builder.METRICS_OF_CLIENTS,
       not_covered=about.declarations.not_covered,
       law=step.mechanism or f'none ({plain_words.NO_PRIVACY})',
       scale=step.noise_scale(num_params),
