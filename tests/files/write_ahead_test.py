@@ -99,7 +99,7 @@ class WriteAheadRecordTest(absltest.TestCase):
     record = self._open()
     record.begin(1, ['a', b'b'], spent={'epsilon': 1.0}, sends=True)
     for record in (record, self._open()):
-      self.assertEqual(record.failed_cohort, ['a', 'b'])
+      self.assertEqual(record.required_cohort, ['a', 'b'])
       with self.assertRaisesRegex(
           _checks.PrivacyRefusedError, 'may have sent their reports'
       ):
@@ -107,7 +107,7 @@ class WriteAheadRecordTest(absltest.TestCase):
       record.begin(1, ['a', b'b'], spent={}, sends=True)
     record.release(1)
     record.begin(2, ['c'], spent={'epsilon': 2.0}, sends=True)
-    self.assertEqual(self._open().failed_cohort, ['c'])
+    self.assertEqual(self._open().required_cohort, ['c'])
     # No line may replace such a round, whoever wrote it.
     line = {'replaces': True, 'round': 2, 'cohort': 'another'}
     with open(self.path, 'a') as file:
@@ -147,7 +147,7 @@ class WriteAheadRecordTest(absltest.TestCase):
         ):
           each.begin(1, ['b'], spent={}, replaces=replaces)
     self.assertEqual(self.path.read_bytes(), before)
-    self.assertEqual(self._open().failed_cohort, ['a'])
+    self.assertEqual(self._open().required_cohort, ['a'])
     for damaged in (
         {'failed': 2, 'clients': []},
         {'failed': 1},

@@ -362,14 +362,14 @@ class SentReportsTest(_LoopTestCase):
     loop_lib._loops.clear()
     loop._stack.close()
     again = self._made()
-    self.assertEqual(again.failed_cohort, cohort)
+    self.assertEqual(again.required_cohort, cohort)
     for other in (['client 2', 'client 3'], ['client 1', 'client 0'], None):
       with self.assertRaisesRegex(
-          _checks.PrivacyRefusedError, r'sent their reports[^^]*failed_cohort'
+          _checks.PrivacyRefusedError, r'sent their reports[^^]*required_cohort'
       ):
         again.next(other)
-    again.next(again.failed_cohort)
-    self.assertIsNone(again.failed_cohort)
+    again.next(again.required_cohort)
+    self.assertIsNone(again.required_cohort)
     again.next(['client 2', 'client 3'])
     self.assertEqual(again.rounds_done, 2)
 
@@ -387,7 +387,7 @@ class SentReportsTest(_LoopTestCase):
       with self.assertRaises(kills.Killed):
         loop.next(['client 0', 'client 1'])
       again = self._made()
-      again.next(again.failed_cohort)
+      again.next(again.required_cohort)
     self.assertLen(states, 2)
     self.assertEqual(*states)
 
@@ -750,9 +750,9 @@ class KilledLoopsTest(parameterized.TestCase):
       refused(loop)
     with toy.loop(self.root, toy.Process()) as loop:
       refused(loop)
-      self.assertEqual(loop.failed_cohort, cohort)
-      loop.next(loop.failed_cohort)
-      self.assertIsNone(loop.failed_cohort)
+      self.assertEqual(loop.required_cohort, cohort)
+      loop.next(loop.required_cohort)
+      self.assertIsNone(loop.required_cohort)
       loop.next(['client 7', 'client 8', 'client 9'])
       self.assertEqual(loop.rounds_done, 3)
 
@@ -763,7 +763,7 @@ class KilledLoopsTest(parameterized.TestCase):
     with toy.loop(self.root, process) as loop:
       with self.assertRaisesRegex(OSError, 'no image'):
         loop.next(['client 1', 'client 2'])
-      self.assertEqual(loop.failed_cohort, ['client 1', 'client 2'])
+      self.assertEqual(loop.required_cohort, ['client 1', 'client 2'])
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'work failed'):
         loop.next(['client 2', 'client 3'])
 

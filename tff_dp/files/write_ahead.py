@@ -121,7 +121,7 @@ class WriteAheadRecord:
         then the earlier cohort has left no trace. A round that failed cannot
         be replaced.
       sends: Whether the reports of these clients count once they are sent. The
-        ids are then stored for `failed_cohort`, and the round cannot be
+        ids are then stored for `required_cohort`, and the round cannot be
         replaced.
 
     Raises:
@@ -153,8 +153,8 @@ class WriteAheadRecord:
             why='the work may have failed because of the data, and then the'
             ' choice of the cohort tells something about them',
             way_out='correct the data or their preprocessing, and run the round'
-            ' with the same clients, loop.next(loop.failed_cohort); or start a'
-            ' new run',
+            ' with the same clients, loop.next(loop.required_cohort); or start'
+            ' a new run',
         )
       if round_index == self._sent:
         raise _checks.PrivacyRefusedError(
@@ -163,7 +163,8 @@ class WriteAheadRecord:
             why='they add the noise, and nobody else is trusted, so a report'
             ' counts once it is sent',
             way_out='run the round again with the same clients, who send the'
-            ' same reports, loop.next(loop.failed_cohort); or start a new run',
+            ' same reports, loop.next(loop.required_cohort); or start a new'
+            ' run',
         )
       if not (replaces and round_index == self.rounds_begun):
         raise _checks.PrivacyRefusedError(
@@ -181,7 +182,7 @@ class WriteAheadRecord:
     self._take(entry)
 
   @property
-  def failed_cohort(self) -> list[str] | None:
+  def required_cohort(self) -> list[str] | None:
     """Ids of the last begun round if no other cohort may repeat it, else `None`.
 
     That is so if a client's work failed in it, or if `begin` was told that its

@@ -168,21 +168,21 @@ class Loop:
     return self._run.budget.epsilon_after(self._run.record.rounds_begun)
 
   @property
-  def failed_cohort(self) -> list | None:
+  def required_cohort(self) -> list | None:
     """Ids of the next round if it must have the same clients, else `None`.
 
     That is so if a client's work failed in it, or if it was interrupted and
-    clients add the noise. Only `next(failed_cohort)` goes on then. It is always
-    `None` if the plan draws the cohorts: there `next()` draws the same clients
-    again.
+    clients add the noise. Then only `next(required_cohort)` goes on. It is
+    always `None` if the plan draws the cohorts: there `next()` draws the same
+    clients again.
     """
     run = self._run
-    failed = run.record.failed_cohort
+    required = run.record.required_cohort
     is_over = run.record.rounds_begun == run.rounds_done
-    if failed is None or is_over or run.cohorts.why_not_chosen:
+    if required is None or is_over or run.cohorts.why_not_chosen:
       return None
     ids = {_checks.client_key(each): each for each in run.cohorts.client_ids}
-    return [ids[_checks.client_key(each)] for each in failed]
+    return [ids[_checks.client_key(each)] for each in required]
 
   @property
   def state(self) -> Any:
@@ -261,7 +261,7 @@ class Loop:
         brings its records in another order. The round then counts as begun, and
         nothing of it is released. Also if another thread runs a round.
       ClientComputationError: If the work of a client failed. Correct the data,
-        and run the round again with `failed_cohort`. Any other cohort is
+        and run the round again with `required_cohort`. Any other cohort is
         refused, because its choice would depend on data. The same holds for
         every other error in the work of clients but an `OSError` with an
         `errno`, and for that one too if clients add the noise.

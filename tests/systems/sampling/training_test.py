@@ -110,7 +110,7 @@ class TrainingTest(kills.RunsTestCase):
           loop.next()  # Some rounds are empty.
       is_torn.clear()
       # Who was drawn is secret, and cannot be chosen.
-      self.assertIsNone(loop.failed_cohort)
+      self.assertIsNone(loop.required_cohort)
       loop.next()
     self.assertEqual(asked[1], asked[0])
 
