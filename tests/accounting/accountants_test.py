@@ -540,6 +540,52 @@ class LossTest(parameterized.TestCase):
     )
 
 
+class RepeatedTest(parameterized.TestCase):
+
+  @parameterized.parameters('pld', 'rdp')
+  def test_each_repetition_counts(self, method):
+    # Version 0.6 composes a randomized response once, whatever its count is.
+    events = [_Laplace(2.0), _Poisson(0.1, _Gaussian(1.0))]
+    for name, fields in (
+        ('RandomizedResponseDpEvent', (0.5, 2)),
+        ('ZCDpEvent', (0.1,)),
+        ('MixtureOfGaussiansDpEvent', (2.0, (0.0, 1.0), (0.5, 0.5))),
+    ):
+      if hasattr(dp_accounting.dp_event, name):
+        events.append(getattr(dp_accounting.dp_event, name)(*fields))
+    maker = {'pld': pld.PLDAccountant, 'rdp': dp_accounting.rdp.RdpAccountant}
+    accepted = []
+    for event in events:
+      try:
+        found = accountants.epsilon(
+            _Times(event, 8), delta=1e-6, method=method
+        )
+      except _checks.PrivacyRefusedError:
+        continue
+      theirs = dp_accounting.NeighboringRelation
+      for relation in (theirs.REPLACE_SPECIAL, theirs.ADD_OR_REMOVE_ONE):
+        accountant = maker[method](neighboring_relation=relation)
+        if accountant.supports(event):
+          for _ in range(8):
+            accountant.compose(event)
+          self.assertGreater(found, 0.99 * accountant.get_epsilon(1e-6), event)
+          accepted.append(event)
+          break
+    self.assertContainsSubset(events[:2], accepted)
+
+  def test_their_randomized_response_is_refused_by_pld(self):
+    if not hasattr(dp_accounting.dp_event, 'RandomizedResponseDpEvent'):
+      self.skipTest('this dp_accounting has none')
+    event = dp_accounting.dp_event.RandomizedResponseDpEvent(0.5, 2)
+    for call in (
+        lambda: accountants.epsilon(event, delta=1e-6, method='pld'),
+        lambda: accountants.delta(event, epsilon=1.0, method='pld'),
+        lambda: accountants.loss(event),
+    ):
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'once'):
+        call()
+
+
 class BadArgumentsTest(parameterized.TestCase):
 
   @parameterized.product(

@@ -402,6 +402,13 @@ def _check_supported(leaf, their_relation, relation, method: str) -> None:
         way_out='neighboring_relation=zero_out, or state the event without'
         ' sampling',
     )
+  if method == 'pld' and run_events.is_composed_once(leaf):
+    raise _checks.PrivacyRefusedError(
+        f"method='pld' does not know {run_events.kinds([(leaf, 1)])}",
+        why='dp_accounting composes it once, whatever the count is',
+        way_out="method='rdp', or RandomizedResponseLocalDpEvent and"
+        ' ProtocolAccountant under replace_one',
+    )
   maker = {'pld': pld.PLDAccountant, 'rdp': rdp.RdpAccountant}[method]
   if not maker(neighboring_relation=their_relation).supports(leaf):
     other = {'pld': 'rdp', 'rdp': 'pld'}[method]

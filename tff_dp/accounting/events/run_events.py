@@ -215,6 +215,12 @@ def merged(parts: Leaves) -> Leaves:
   return list(counts.items())
 
 
+def is_composed_once(leaf: dp_accounting.DpEvent) -> bool:
+  """Returns whether dp_accounting's PLD accountant ignores the leaf's count."""
+  # Version 0.6 has this event, 0.4.3 does not.
+  return type(leaf).__name__ == 'RandomizedResponseDpEvent'
+
+
 def kinds(parts: Leaves) -> str:
   """Returns the class names of the events, for a message."""
   return ', '.join(sorted({type(leaf).__name__ for leaf, _ in parts}))

@@ -250,7 +250,7 @@ class ProtocolAccountant(pld_lib.PLDAccountant):
     if is_ours or (replaces and is_noised_sum):
       return self._maybe_compose_part(event, count, do_compose)
     name = type(event).__name__
-    if name == 'RandomizedResponseDpEvent':
+    if run_events.is_composed_once(event):
       return _Details(
           event,
           'dp_accounting composes it once, whatever the count is: use'
