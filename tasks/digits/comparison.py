@@ -48,7 +48,7 @@ class Row:
 
   @classmethod
   def of(cls, name, plan, result, *, delta: float) -> 'Row':
-    """Returns the row of a `tff_dp.program.run.TrainResult`."""
+    """Returns the row of a `tff_dp.program.results.TrainResult`."""
     epsilon, epsilon_rdp = result.epsilon, None
     if isinstance(plan, dp_ftrl_plan.DpFtrlPlan):
       sigma = plan.sigma(num_rounds=result.rounds_done)

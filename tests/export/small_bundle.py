@@ -31,7 +31,7 @@ from tff_dp import export
 from tff_dp import mechanisms
 from tff_dp import participation
 from tff_dp import program
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 
 DELTA = 1e-7
 KEPT = pathlib.Path(__file__).parent / 'kept'
@@ -61,7 +61,7 @@ _process = functools.cache(build_process)
 
 def train(
     run: pathlib.Path, process=None, *, total_rounds: int = 2
-) -> run_lib.TrainResult:
+) -> results.TrainResult:
   """Trains with DP-FTRL."""
   return program.train(
       process or _process(),
@@ -86,7 +86,7 @@ def write(
   )
 
 
-def runs() -> Iterator[tuple[str, Callable[..., run_lib.TrainResult]]]:
+def runs() -> Iterator[tuple[str, Callable[..., results.TrainResult]]]:
   """Yields the names of runs, a system each, and what makes or resumes them."""
   yield 'dp_ftrl', train
   for kind in (

@@ -24,7 +24,7 @@ from tests.systems.silos import secure_sum_run
 from tests.systems.silos import silo_run
 from tff_dp import execution
 from tff_dp.files import write_ahead
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 
 REAL = 'real'
 SILOS = 'silos'
@@ -53,7 +53,7 @@ KILLED_IN = {
 _SECONDS_IN_ROUND = 0.02
 
 
-def run(name: str, root: pathlib.Path) -> run_lib.TrainResult:
+def run(name: str, root: pathlib.Path) -> results.TrainResult:
   """Makes a run, or goes on with it, in the caller's context."""
   if name == REAL:
     return real_run.run(root)

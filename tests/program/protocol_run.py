@@ -9,7 +9,7 @@ from tff_dp import program
 from tff_dp.mechanisms import randomizers
 from tff_dp.participation import samplers
 from tff_dp.program import protocol_source
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 import tensorflow_federated as tff  # pylint: disable=g-bad-import-order
 
 from tests.learning import small_model
@@ -70,7 +70,7 @@ def evaluate(weights) -> dict[str, float]:
   return {'test_sum': float(small_model.flat(weights).sum())}
 
 
-def run(output_dir, kind: str, **kwargs) -> run_lib.TrainResult:
+def run(output_dir, kind: str, **kwargs) -> results.TrainResult:
   """Trains in the caller's context."""
   plan = build_plan(kind)
   arguments = dict(

@@ -29,7 +29,7 @@ from tff_dp.files import write_ahead
 from tff_dp.mechanisms import randomizers
 from tff_dp.program import protocol_source
 from tff_dp.program import releases
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 from tff_dp.program.display import documents
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import outputs
@@ -104,7 +104,7 @@ class _Process(toy.Process):
     self.next.seen = []
 
 
-def _train(output_dir, plan, process=None, **kwargs) -> run_lib.TrainResult:
+def _train(output_dir, plan, process=None, **kwargs) -> results.TrainResult:
   arguments = dict(
       delta=_DELTA,
       evaluate_fn=toy.evaluate,
@@ -151,7 +151,7 @@ class TrainTest(parameterized.TestCase):
     plan = _PLANS[name]
     process = _Process()
     result = _train(self.root, plan, process)
-    self.assertEqual(result.stop_reason, run_lib.COMPLETED)
+    self.assertEqual(result.stop_reason, results.COMPLETED)
     self.assertEqual(result.rounds_done, 10)
     self.assertEqual(result.epsilon, plan.epsilon(delta=_DELTA))
     self.assertEqual(result.statement.epsilon, result.epsilon)
@@ -237,7 +237,7 @@ class TrainTest(parameterized.TestCase):
     plan = _PLANS['shuffled']
     allowed = plan.epsilon_after(5, delta=_DELTA)
     result = _train(self.root, plan, epsilon_budget=allowed)
-    self.assertEqual(result.stop_reason, run_lib.BUDGET)
+    self.assertEqual(result.stop_reason, results.BUDGET)
     self.assertEqual(result.rounds_done, 5)  # Equality passes.
     self.assertStartsWith(result.message, 'round 6 would spend epsilon')
     self.assertEqual(result.epsilon, allowed)

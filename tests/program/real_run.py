@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import tff_dp
 from tff_dp import program
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 import tensorflow as tf  # pylint: disable=g-bad-import-order
 import tensorflow_federated as tff
 
@@ -100,7 +100,7 @@ def build_process() -> tff.learning.templates.LearningProcess:
   )
 
 
-def run(output_dir, **kwargs) -> run_lib.TrainResult:
+def run(output_dir, **kwargs) -> results.TrainResult:
   """Trains in the caller's context."""
   arguments = dict(
       delta=1e-5,

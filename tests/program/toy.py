@@ -22,7 +22,7 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.program import certification
 from tff_dp.program import loop as loop_lib
-from tff_dp.program import run
+from tff_dp.program import results
 from tff_dp.program import training
 
 
@@ -98,7 +98,7 @@ def build_plan(
   )
 
 
-def train(process, plan, clients, **arguments) -> run.TrainResult:
+def train(process, plan, clients, **arguments) -> results.TrainResult:
   """Calls `training.train` as if the process could be looked into."""
   certificate = certification.Certificate(plan, None, frozenset())
   with mock.patch.object(

@@ -33,6 +33,7 @@ from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.program import loop
 from tff_dp.program import releases
+from tff_dp.program import results
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import documents
 from tff_dp.program.files import checkpoints
@@ -42,7 +43,7 @@ from tff_dp.statement import declarations
 _WRITE_DOCUMENTS = documents.write
 
 
-def _train(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
+def _train(output_dir, process=None, **kwargs) -> results.TrainResult:
   arguments = dict(
       delta=1e-5,
       evaluate_fn=toy.evaluate,
@@ -98,7 +99,7 @@ class TrainTest(parameterized.TestCase):
   def test_result_and_files(self):
     self.documents.side_effect = _WRITE_DOCUMENTS
     result = _train(self.root)
-    self.assertEqual(result.stop_reason, run_lib.COMPLETED)
+    self.assertEqual(result.stop_reason, results.COMPLETED)
     self.assertEqual(result.message, '')
     self.assertEqual(result.rounds_done, 10)
     budget = toy.build_plan().ledger(epsilon=None, delta=1e-5)
@@ -403,7 +404,7 @@ class TrainTest(parameterized.TestCase):
   def test_budget_stops_the_run_with_complete_outputs(self):
     budget = toy.build_plan().ledger(epsilon=None, delta=1e-5)
     result = _train(self.root, epsilon_budget=budget.epsilon_after(6))
-    self.assertEqual(result.stop_reason, run_lib.BUDGET)
+    self.assertEqual(result.stop_reason, results.BUDGET)
     self.assertEqual(result.rounds_done, 6)  # Equality passes.
     self.assertStartsWith(result.message, 'round 7 would spend epsilon')
     self.assertEqual(result.epsilon, budget.epsilon_after(6))

@@ -42,7 +42,7 @@ from tff_dp.mechanisms import mechanism as mechanism_lib
 from tff_dp.participation import sampling
 from tff_dp.plans import base
 from tff_dp.program import cohorts
-from tff_dp.program import run
+from tff_dp.program import results as program_results
 from tff_dp.statement import builder
 from tff_dp.systems import system
 
@@ -304,7 +304,8 @@ class SeventhTest(kills.RunsTestCase):
     found = self._train(epsilon_budget=budget, total_rounds=2)
     self.assertEqual(found.rounds_done, 2)
     found = self._train(epsilon_budget=budget)
-    self.assertEqual((found.rounds_done, found.stop_reason), (4, run.BUDGET))
+    self.assertEqual(found.rounds_done, 4)
+    self.assertEqual(found.stop_reason, program_results.BUDGET)
     self.assertAlmostEqual(found.epsilon, budget)
     events = self.folder / 'release' / 'events.json'
     self.assertIn('everybody', _tff_dp('statement', '--events', events))

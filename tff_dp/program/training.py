@@ -23,6 +23,7 @@ from tff_dp.plans import base
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import examples
+from tff_dp.program import results
 from tff_dp.program import run as run_lib
 from tff_dp.program.display import progress as progress_lib
 from tff_dp.program.files import checkpoints
@@ -51,7 +52,7 @@ def train(
     config: Mapping[str, Any] | None = None,
     declarations: declarations_lib.Declarations | None = None,
     progress: str = 'auto',
-) -> run_lib.TrainResult:
+) -> results.TrainResult:
   """Runs or resumes a training, and writes everything under `output_dir`.
 
   A second call with the same arguments resumes an interrupted run. The result

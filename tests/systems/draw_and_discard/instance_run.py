@@ -6,7 +6,7 @@ import functools
 
 import tff_dp
 from tff_dp import program
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 from tff_dp.systems import draw_and_discard
 from tff_dp.systems.draw_and_discard import process
 
@@ -61,7 +61,7 @@ def evaluate(weights) -> dict[str, float]:
   return {'test_sum': float(small_model.flat(weights).sum())}
 
 
-def run(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
+def run(output_dir, process=None, **kwargs) -> results.TrainResult:
   """Trains in the caller's context."""
   process = process or _process()
   arguments = dict(

@@ -6,7 +6,7 @@ import functools
 
 import tff_dp
 from tff_dp import program
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 from tff_dp.systems import sampling
 import tensorflow_federated as tff  # pylint: disable=g-bad-import-order
 
@@ -49,7 +49,7 @@ def build_process(plan: tff_dp.SamplingPlan | None = None, **options):
 _process = functools.cache(build_process)
 
 
-def run(output_dir, **options) -> run_lib.TrainResult:
+def run(output_dir, **options) -> results.TrainResult:
   """Trains in the caller's context."""
   arguments = dict(
       clients=Clients(),

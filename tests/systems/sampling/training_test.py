@@ -23,7 +23,7 @@ from tff_dp import mechanisms
 from tff_dp import program
 from tff_dp.aggregators import correlated_noise
 from tff_dp.export import verification
-from tff_dp.program import run
+from tff_dp.program import results
 from tff_dp.systems.sampling import training
 
 _PLAN = tff_dp.SamplingPlan(
@@ -71,7 +71,7 @@ class TrainingTest(kills.RunsTestCase):
     found = self._train(epsilon_budget=budget, total_rounds=2)
     self.assertEqual(found.rounds_done, 2)
     found = self._train(epsilon_budget=budget)
-    self.assertEqual((found.rounds_done, found.stop_reason), (4, run.BUDGET))
+    self.assertEqual((found.rounds_done, found.stop_reason), (4, results.BUDGET))
     self.assertAlmostEqual(found.epsilon, budget)
     said = found.statement.to_json()['points']
     self.assertIn('Poisson', said['amplification']['claimed'])

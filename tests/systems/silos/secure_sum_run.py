@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 from tff_dp import silos
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 from tff_dp.systems.silos import process
 from tff_dp.systems.silos import secure_sum_plan
 
@@ -48,7 +48,7 @@ def absent_plan(process) -> secure_sum_plan.SecureSumPlan:
   return process.plan.with_availability(is_there)
 
 
-def run(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
+def run(output_dir, process=None, **kwargs) -> results.TrainResult:
   """Trains in the caller's context."""
   process = process or build_process()
   options = dict(plan=absent_plan(process), clients=silo_run.Clients(RECORDS))

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 from tff_dp import program
 from tff_dp import silos
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 from tff_dp.systems.silos import plan as silo_plan
 from tff_dp.systems.silos import process
 from tff_dp.systems.silos import silo_budget
@@ -73,7 +73,7 @@ def evaluate(weights) -> dict[str, float]:
   return {'test_sum': float(toy.flat(weights).sum())}
 
 
-def run(output_dir, process=None, **kwargs) -> run_lib.TrainResult:
+def run(output_dir, process=None, **kwargs) -> results.TrainResult:
   """Trains in the caller's context."""
   process = process or build_process()
   options = dict(

@@ -35,7 +35,7 @@ from tff_dp.plans import events
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
-from tff_dp.program import run as run_lib
+from tff_dp.program import results
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import silo_sampling
 from tff_dp.systems.silos import sum_factory
@@ -233,7 +233,7 @@ class TrainTest(kills.RunsTestCase):
     self.assertFalse(self.root.exists())
     result = secure_sum_run.run(self.root, epsilon_budget=2.0, total_rounds=3)
     self.assertEqual((result.rounds_done, result.stop_reason),
-                     (3, run_lib.COMPLETED))
+                     (3, results.COMPLETED))
 
   @parameterized.parameters(*_BUILDERS)
   @pytest.mark.slow(but=['3'])
@@ -260,7 +260,7 @@ class TrainTest(kills.RunsTestCase):
         )
     )
     result = silo_run.run(self.root, process, plan=process.plan)
-    self.assertEqual(result.stop_reason, run_lib.BUDGET)
+    self.assertEqual(result.stop_reason, results.BUDGET)
     self.assertRegex(result.message, 'would take silo south to epsilon')
     self.assertBetween(result.rounds_done, 4, 6)
     rounds = result.rounds_done

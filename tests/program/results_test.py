@@ -10,11 +10,11 @@ import numpy as np
 
 import tff_dp
 from tff_dp.accounting import rounding
-from tff_dp.program import run
+from tff_dp.program import results
 from tff_dp.statement import plain_words
 
 
-def _result(**changes) -> run.TrainResult:
+def _result(**changes) -> results.TrainResult:
   plan = tff_dp.DpFtrlPlan(
       mechanism=tff_dp.mechanisms.HonakerTree(10),
       participation=tff_dp.participation.MinSeparation(10, min_index_gap=5),
@@ -33,12 +33,12 @@ def _result(**changes) -> run.TrainResult:
       epsilon=plan.epsilon(delta=1e-5),
       delta=1e-5,
       rounds_done=11,
-      stop_reason=run.COMPLETED,
+      stop_reason=results.COMPLETED,
       message='',
       output_dir=pathlib.Path('runs/one'),
       evaluated=('test_accuracy',),
   )
-  return run.TrainResult(**(arguments | changes))
+  return results.TrainResult(**(arguments | changes))
 
 
 class TrainResultTest(absltest.TestCase):
@@ -64,7 +64,7 @@ class TrainResultTest(absltest.TestCase):
     self.assertStartsWith(repr(result.statement), '<PrivacyStatement: **(')
 
   def test_says_why_it_stopped(self):
-    shown = repr(_result(stop_reason=run.BUDGET, message='round 12 is refused'))
+    shown = repr(_result(stop_reason=results.BUDGET, message='round 12 is refused'))
     self.assertIn('11 rounds (budget); round 12 is refused; test_acc', shown)
 
   def test_void_guarantee_has_no_epsilon(self):
