@@ -124,6 +124,10 @@ CLIP_NORMS = (1e-15, 1e15)
 # A larger delta promises nothing: publishing one client in ten would satisfy
 # it.
 _MAX_DELTA = 0.1
+# Shares of a smaller delta, or squares of a smaller probability, would be 0 in
+# floats.
+_MIN_DELTA = 1e-300
+_MIN_PROBABILITY = 1e-100
 
 
 def _single(arguments: Mapping[str, Any]) -> tuple[str, Any]:
@@ -291,7 +295,7 @@ def clip_norm(**argument) -> None:
 def delta(**argument) -> None:
   """Raises unless the argument is above 0 and at most 0.1.
 
-  A larger delta promises almost nothing.
+  A larger delta promises almost nothing. A delta below 1e-300 is refused, too.
 
   The check is for a delta that is stated or planned. A privacy profile accepts
   every delta.
@@ -304,6 +308,23 @@ def delta(**argument) -> None:
         f'a number above 0 and at most {_MAX_DELTA:g}, and well below'
         ' 1 / population: with probability delta everything about a client may'
         ' come out',
+    )
+  if value < _MIN_DELTA:
+    raise ArgumentError(
+        name, value, f'at least {_MIN_DELTA:g}, because floats hold no share of it'
+    )
+
+
+def probability(**argument) -> None:
+  """Raises unless the argument is 0, or from 1e-100 to 1."""
+  in_closed(0.0, 1.0, **argument)
+  name, value = _single(argument)
+  if 0 < value < _MIN_PROBABILITY:
+    raise ArgumentError(
+        name,
+        value,
+        f'0 or at least {_MIN_PROBABILITY:g}, because floats hold no square of'
+        ' it',
     )
 
 

@@ -69,6 +69,9 @@ ROUNDING_SHARE = 1e-3
 # Mass that `laws` counts as infinite loss, less than any delta.
 _FAR_CUT = 1e-250
 _SEARCH_POINTS = 33
+# More releases have no finite epsilon here: the grid of their losses would take
+# too much memory.
+_MOST_RELEASES = 10**10
 # The hull uses every grid point up to this one, then fewer and fewer.
 _DENSE_NODES = 50
 _NODE_GROWTH = 1.02
@@ -266,8 +269,8 @@ def composed_epsilon(
   Upper bound: dp_accounting composes the distribution of `to_pld`, and its
   rounding errors are added to delta. If those errors are a large share of
   delta, `loss_sums` composes instead. The result is infinity if delta cannot be
-  reached. It is also infinity if `count` is above 1 and the profile of one
-  release is 1 at epsilon 0.
+  reached, or if `count` is above 10^10. It is also infinity if `count` is above
+  1 and the profile of one release is 1 at epsilon 0.
 
   The composition of the same function `profile`, and of the same `reverse`, is
   cached, because it does not depend on delta.
@@ -281,6 +284,8 @@ def composed_epsilon(
   """
   _checks.in_open(0.0, 1.0, delta=delta)
   _checks.integer_at_least(1, count=count)
+  if count > _MOST_RELEASES:
+    return math.inf
   return _composition(profile, int(count), reverse, interval).epsilon(delta)
 
 

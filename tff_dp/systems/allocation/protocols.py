@@ -58,7 +58,7 @@ class RandomAllocation(_Allocation, protocol_lib.Slots):
   def __post_init__(self):
     _checks.integer_at_least(1, num_slots=self.num_slots)
     _checks.integer_between(1, self.num_slots, num_selected=self.num_selected)
-    _checks.in_closed(0, 1, check_in_probability=self.check_in_probability)
+    _checks.probability(check_in_probability=self.check_in_probability)
 
   @property
   def max_reports(self) -> int:
@@ -147,7 +147,7 @@ class CyclicAllocation(_Allocation):
     _checks.integer_between(
         1, self.num_rounds // self.stride, num_windows=self.num_windows
     )
-    _checks.in_closed(0, 1, check_in_probability=self.check_in_probability)
+    _checks.probability(check_in_probability=self.check_in_probability)
 
   @property
   def slots_per_window(self) -> int:

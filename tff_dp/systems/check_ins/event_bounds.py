@@ -43,6 +43,10 @@ _SECRET_SLOTS = (
     'The server and the channels to it are trusted: nobody learns who checked'
     ' in, who won and which slots were empty.'
 )
+# More reports never make epsilon larger: anybody could shuffle some more into
+# the others. So more clients than this count as this many. The time and the
+# memory of a bound grow with their square root.
+_MOST_CLIENTS = 10**9
 # The same profile for the same arguments, whatever delta is: then its
 # composition is found again, see `privacy_profiles.composed_epsilon`.
 _cached = functools.lru_cache(maxsize=64)
@@ -170,7 +174,7 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
       _, (local_epsilon, local_delta) = (
           shuffled_check_in.gaussian_round_profile(
               noise_multiplier=event.event.noise_multiplier,
-              num_clients=num_reports,
+              num_clients=min(num_reports, _MOST_CLIENTS),
               check_in_rate=1.0,
               num_rounds=count,
               delta=delta,
@@ -185,7 +189,7 @@ def _of_shuffle(event, report, count, delta) -> Iterator[bounds.Bound]:
       )
     shuffled = _shuffled(
         local_epsilon=local_epsilon,
-        num_reports=num_reports,
+        num_reports=min(num_reports, _MOST_CLIENTS),
         local_delta=local_delta,
         **options,
     )
@@ -209,7 +213,7 @@ def _of_shuffled_check_in(
     yield bounds.nobody('subsampling', count)
     return
   cohort = dict(
-      num_clients=event.min_num_clients,
+      num_clients=min(event.min_num_clients, _MOST_CLIENTS),
       check_in_rate=event.check_in_probability,
   )
 

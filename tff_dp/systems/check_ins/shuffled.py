@@ -110,7 +110,7 @@ class ShuffledCheckIn(_BehindShuffler):
 
   def __post_init__(self):
     _checks.integer_at_least(1, num_rounds=self.num_rounds)
-    _checks.in_closed(0, 1, check_in_rate=self.check_in_rate)
+    _checks.probability(check_in_rate=self.check_in_rate)
     _checks.integer_at_least(1, min_num_clients=self.min_num_clients)
     _checks.in_half_open(0, 1, dropout_rate=self.dropout_rate)
     _checks.one_of(

@@ -56,7 +56,7 @@ class FixedWindowCheckIn(protocol_lib.Slots):
 
   def __post_init__(self):
     _checks.integer_at_least(1, num_slots=self.num_slots)
-    _checks.in_closed(0, 1, check_in_probability=self.check_in_probability)
+    _checks.probability(check_in_probability=self.check_in_probability)
     _checks.integer_at_least(1, slots_per_update=self.slots_per_update)
     if self.num_slots % self.slots_per_update:
       raise _checks.ArgumentError(

@@ -130,8 +130,19 @@ class ClientStep:
     else:
       distance = self.l2_sensitivity(num_params)
     if is_laplace:
-      return distance / float(self.epsilon)
-    return distance * _gaussian_sigma(float(self.epsilon), float(self.delta))
+      scale = distance / float(self.epsilon)
+    else:
+      scale = distance * _gaussian_sigma(
+          float(self.epsilon), float(self.delta)
+      )
+    if not scale < math.inf:
+      raise _checks.ArgumentError(
+          'epsilon',
+          self.epsilon,
+          'a larger epsilon, a smaller learning rate or a smaller clip norm,'
+          ' because the scale of the noise is infinite',
+      )
+    return scale
 
   def noise_variance(self, num_params: int) -> float:
     """Returns the variance of the noise of one weight: 2 b^2, sigma^2 or 0."""

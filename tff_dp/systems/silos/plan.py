@@ -387,7 +387,10 @@ class SiloPlan(plan_base.PlanOfSilos):
         'epsilon_published_proofs': rounding.to_json_number(
             careful.epsilon(delta=delta, num_rounds=num_rounds)
         ),
-        'silos': self.by_silo(num_rounds=num_rounds),
+        'silos': {
+            name: row | {'epsilon': rounding.to_json_number(row['epsilon'])}
+            for name, row in self.by_silo(num_rounds=num_rounds).items()
+        },
     }
     if len(self.silos) == 1 and len(self.phases) == 1:
       (phase,) = self.phases

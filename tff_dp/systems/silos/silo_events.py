@@ -295,11 +295,11 @@ def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
     published_proofs: Whether to use only published bounds, as in
       `silo_sampling`.
   """
-  inverse_squares = []
+  gaussians = []
   parts = []
   for (kind, rate, multiplier), count in uses:
     if kind == 'gaussian':
-      inverse_squares.append(count / multiplier**2)
+      gaussians.append((multiplier, count))
       continue
     if kind == 'poisson' and not published_proofs:
       build = silo_sampling.poisson_profile
@@ -308,8 +308,8 @@ def parts_of(uses: Uses, published_proofs: bool) -> list[parts_lib.Part]:
     parts.append(
         parts_lib.Part(build(noise_multiplier=multiplier, rate=rate), count)
     )
-  if inverse_squares:
-    sigma = 0.5 / math.sqrt(math.fsum(inverse_squares))
+  if gaussians:
+    sigma = 0.5 * _together(gaussians)
     profile = gaussian.profile(sigma)
     # Next to other parts it is used by its profile. Alone, its epsilon is
     # exact.
@@ -335,8 +335,15 @@ def unsampled_epsilon_of(
   """
   if any(multiplier == 0 for (_, _, multiplier), _ in uses):
     return math.inf
+  noise = _together([(multiplier, count) for (_, _, multiplier), count in uses])
+  return gaussian.exact_epsilon(sigma=noise / (2 * num_records), delta=delta)
+
+
+def _together(messages: list[tuple[float, int]]) -> float:
+  """Returns 1 / sqrt(sum count / multiplier^2) of (multiplier, count) pairs."""
+  # Divide by the smallest first, so that no square overflows.
+  least = min(multiplier for multiplier, _ in messages)
   total = math.fsum(
-      count / multiplier**2 for (_, _, multiplier), count in uses
+      count * (least / multiplier) ** 2 for multiplier, count in messages
   )
-  sigma = 1 / math.sqrt(total) / (2 * num_records)
-  return gaussian.exact_epsilon(sigma=sigma, delta=delta)
+  return least / math.sqrt(total)

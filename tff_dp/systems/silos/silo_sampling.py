@@ -34,6 +34,7 @@ from tff_dp.accounting.curves import privacy_profiles
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
+_MOST_NOISE = 1e12
 
 
 class Sampling(abc.ABC):
@@ -262,15 +263,15 @@ def poisson_profile(
   """
   _checks.positive(noise_multiplier=noise_multiplier)
   _check_rate(rate)
-  s, q = float(noise_multiplier), float(rate)
+  # More noise never makes the divergence larger, and its cut would be rounded by
+  # whole standard deviations.
+  s, q = min(float(noise_multiplier), _MOST_NOISE), float(rate)
   with np.errstate(divide='ignore'):
     log_rest = float(np.log1p(-q)) if q < 1 else -math.inf
   log_a = -0.5 / s / s
 
-  def profile(epsilons):
-    epsilons = np.asarray(epsilons, np.float64)
-    with np.errstate(divide='ignore'):
-      log_excess = epsilons + np.log(-np.expm1(-epsilons)) + log_rest
+  def sampled(epsilons):
+    log_excess = epsilons + np.log(-np.expm1(-epsilons)) + log_rest
     log_product = math.log(2 * q) + log_a + 0.5 * epsilons
     root = 0.5 * np.logaddexp(2 * log_excess, 2 * log_product)
     log_t = np.logaddexp(log_excess, root) - math.log(2 * q) - log_a
@@ -286,8 +287,14 @@ def poisson_profile(
     # Relative errors of the tails are the errors of their exponents.
     spread = np.abs(epsilons) + (np.abs(cut) + 1 / s) ** 2
     slack = 16 * _ROUNDING * sum(terms) * (4 + spread)
-    deltas = np.maximum(terms[1] - terms[0] - terms[2], 0.0) + slack + _TINY
-    return np.minimum(deltas, 1.0)
+    return np.maximum(terms[1] - terms[0] - terms[2], 0.0) + slack + _TINY
+
+  def profile(epsilons):
+    epsilons = np.asarray(epsilons, np.float64)
+    # NaN occurs only for a noise near the smallest float. P and Q share all but
+    # the mass q, so q is a bound as well.
+    with np.errstate(divide='ignore', over='ignore', invalid='ignore'):
+      return np.fmin(sampled(epsilons), q)
 
   return profile
 
