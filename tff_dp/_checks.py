@@ -311,7 +311,9 @@ def delta(**argument) -> None:
     )
   if value < _MIN_DELTA:
     raise ArgumentError(
-        name, value, f'at least {_MIN_DELTA:g}, because floats hold no share of it'
+        name,
+        value,
+        f'at least {_MIN_DELTA:g}, because floats hold no share of it',
     )
 
 

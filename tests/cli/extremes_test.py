@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tests that extreme flags give a sound epsilon, or an error that names them."""
+"""Tests that extreme flags give an epsilon, or an error that names them."""
 
 import math
 

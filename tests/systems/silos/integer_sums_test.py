@@ -21,6 +21,7 @@ from tff_dp.systems.silos import integer_noise
 from tff_dp.systems.silos import integer_plans
 from tff_dp.systems.silos import integer_sums
 from tff_dp.systems.silos import record_events
+from tff_dp.systems.silos import silo_terms
 
 _Binomial = record_events.BinomialSumDpEvent
 _ODDS = (1.0, 1.1, 2.0, 5.0, 50.0)
@@ -101,6 +102,20 @@ class NoiseLawsTest(parameterized.TestCase):
     )
     self.assertAlmostEqual(float(law.probs.sum()), 1.0)
     self.assertLess(law.outside, 1e-15)
+
+  def test_cached_arrays_cannot_be_changed(self):
+    law = integer_noise.binomial(9, 0.5)
+    event = record_events.SkellamSumDpEvent(
+        dimension=3, grid=4, variance=50.0
+    )
+    for array in (
+        law.probs,
+        integer_noise.table(law, mean=4.5).cumulative,
+        *integer_sums.renyi_divergences(event)[:2],
+        *silo_terms.phase_table((mock.Mock(num_rounds=2),)),
+    ):
+      with self.assertRaisesRegex(ValueError, 'read-only'):
+        array[0] = 1
 
   def test_largest_skellam(self):
     law = integer_noise.skellam(1e9)

@@ -242,8 +242,8 @@ def _amplified(leaves, delta, bound, relation, published_proofs) -> Certificate:
   search = _Search(table, delta, published_proofs)
   none = search.candidate('none')
   candidates = [none]
-  # Nothing is below an epsilon of 0. With very much noise the other bounds would
-  # take minutes.
+  # Nothing is below an epsilon of 0. With very much noise the other bounds
+  # would take minutes.
   if bound == 'best' and none.epsilon > 0:
     names = dict.fromkeys(name for named in table for name in named)
     candidates += [

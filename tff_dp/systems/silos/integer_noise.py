@@ -315,6 +315,10 @@ class Table:
   cumulative: np.ndarray
   mean: float
 
+  def __post_init__(self):
+    # Tables are cached, and noise is drawn from them.
+    self.cumulative.setflags(write=False)
+
   @property
   def upper(self) -> int:
     """The largest value."""

@@ -110,7 +110,7 @@ def renyi_divergences(
   """Returns (Renyi divergences of one sum, orders, left-out probability).
 
   Upper bounds. The last number is the probability of leaving the window in
-  which the divergences are taken. Results are cached, do not change them.
+  which the divergences are taken.
 
   Args:
     event: Event of the sum.
@@ -119,6 +119,16 @@ def renyi_divergences(
     ArgumentError: If binomial noise has too many probable values for a table,
       or a grid of more than 256 steps.
   """
+  divergences, orders, left_out = _renyi_divergences(event)
+  # Results are cached, and epsilon comes from them.
+  divergences.setflags(write=False)
+  orders.setflags(write=False)
+  return divergences, orders, left_out
+
+
+def _renyi_divergences(
+    event: record_events.SumDpEvent,
+) -> tuple[np.ndarray, np.ndarray, float]:
   dimension = event.dimension
   l2 = integer_noise.rounded_l2_distance(event.grid, dimension=dimension)
   l1 = integer_noise.rounded_l1_distance(l2, dimension=dimension)

@@ -263,7 +263,7 @@ def poisson_profile(
   """
   _checks.positive(noise_multiplier=noise_multiplier)
   _check_rate(rate)
-  # More noise never makes the divergence larger, and its cut would be rounded by
+  # More noise never makes the divergence larger. Its cut would be rounded by
   # whole standard deviations.
   s, q = min(float(noise_multiplier), _MOST_NOISE), float(rate)
   with np.errstate(divide='ignore'):

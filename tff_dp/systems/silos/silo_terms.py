@@ -253,7 +253,10 @@ class SiloTerms:
 def phase_table(phases: tuple[Phase, ...]) -> tuple[np.ndarray, np.ndarray]:
   """Returns (phase, round within it) of every round of a run, both 0-based."""
   lengths = [phase.num_rounds for phase in phases]
-  return (
+  found = (
       np.repeat(np.arange(len(lengths)), lengths),
       np.concatenate([np.arange(length) for length in lengths]),
   )
+  for each in found:
+    each.setflags(write=False)
+  return found
