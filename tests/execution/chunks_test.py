@@ -317,6 +317,11 @@ def _sum_of(numbers):
   return numbers.reduce(np.int64(0), tf.add)
 
 
+@tff.tensorflow.computation(_NUMBERS, _NUMBERS)
+def _digest_of_both(first, second):
+  return _digest(first, _digest(second, np.int64(0)))
+
+
 def _until_four(numbers):
   total = tf.constant(0, tf.int64)
   for number in numbers:
@@ -456,6 +461,33 @@ class ComputationTest(parameterized.TestCase):
     self.assertEqual(found, {expected})
     self.assertEqual(context.num_clients_by_path['one_by_one'], 0)
     context.close()
+
+  @parameterized.parameters(True, False)
+  def test_dataset_of_the_server(self, is_made):
+    @tff.tensorflow.computation(_NUMBERS)
+    def make(numbers):
+      return numbers.map(tf.identity)
+
+    @tff.federated_computation(at_server(_NUMBERS), at_clients(_NUMBERS))
+    def computation(shared, numbers):
+      shared = tff.federated_map(make, shared) if is_made else shared
+      pairs = tff.federated_broadcast(shared), numbers
+      return tff.federated_sum(tff.federated_map(_digest_of_both, pairs))
+
+    few = tf.data.Dataset.range(1, 6)
+    rows, ranges = [[3, 1, 2], [4], []], [few.take(2), few, few.skip(1)]
+    # A client's data must be rows in memory as well, or datasets as well.
+    for shared, clients, at_once, in_chunks in (
+        (few, rows, 3, 3),
+        (few, ranges, 0, 3),
+        (few.shuffle(5, seed=1), ranges, 0, 3),
+        (few.filter(lambda x: x != 2), ranges, 0, 3),
+        (few.filter(lambda x: x != 2), rows, 0, 0),
+        (few.repeat(300), rows, 0, 0),
+    ):
+      self.assert_paths_agree(
+          computation, shared, clients, in_chunks=in_chunks, at_once=at_once
+      )
 
   def test_no_clients(self):
     self.assert_paths_agree(_digests, [], [], 7, in_chunks=0)

@@ -342,3 +342,59 @@ def dataset_made_at_the_server():
     )
 
   return (lambda: [computation(_range(), [1, 2, 3])],)
+
+
+def _in_memory(size: int) -> tf.data.Dataset:
+  return tf.data.Dataset.from_tensor_slices(np.arange(size))
+
+
+@tff.tensorflow.computation(_NUMBERS, _NUMBERS)
+def _digits_of_both(first, second):
+  return 1009 * _digits(first) + _digits(second)
+
+
+@_case(at_once=3)
+def dataset_that_the_server_makes_for_every_client():
+  # One that is always the same is a part of the work at once. The other has a
+  # state, which no client hands on.
+  makers = [
+      tff.tensorflow.computation(lambda: _range(7).map(lambda x: 3 * x + 1)),
+      tff.tensorflow.computation(lambda: _range(7).shuffle(7, seed=1)),
+  ]
+
+  def of(make):
+    @tff.federated_computation(at_clients(_NUMBERS))
+    def computation(numbers):
+      made = tff.federated_broadcast(tff.federated_eval(make, tff.SERVER))
+      return tff.federated_sum(
+          tff.federated_map(_digits_of_both, (made, numbers))
+      )
+
+    return computation
+
+  numbers = [_in_memory(size) for size in (6, 5, 4)]
+  computations = list(map(of, makers))
+  return (lambda: [computation(numbers) for computation in computations],)
+
+
+@_case(at_once=6)
+def datasets_that_are_made_and_used_together():
+  @tff.tensorflow.computation(_NUMBERS)
+  def make(numbers):
+    def double(x):
+      return 2 * x
+
+    return numbers.map(double), numbers.map(tf.identity)
+
+  @tff.federated_computation(at_clients(_NUMBERS))
+  def computation(numbers):
+    made = tff.federated_map(make, numbers)
+    return tff.federated_sum(tff.federated_map(_digits_of_both, made))
+
+  # Neither goes on in the order of the other.
+  return (
+      lambda: [
+          computation([numbers] * 3)
+          for numbers in (_in_memory(6), _in_memory(6).shuffle(6, seed=1))
+      ],
+  )

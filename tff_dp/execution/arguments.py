@@ -67,14 +67,30 @@ class Shared:
 
   Attributes:
     value: The value as a flat list, see `values.flatten`.
+    type_spec: Type of the value.
   """
 
   value: list
+  type_spec: tff.Type
 
   def flat(self, client: int) -> list:
     """Returns the value as a flat list, for any client."""
     del client
     return self.value
+
+  @functools.cached_property
+  def _leaves(self) -> leaves_lib.Leaves:
+    return leaves_lib.of_flat(self.value, self.type_spec)
+
+  def leaves(
+      self, client: int, reads_once: leaves_lib.ReadsOnce
+  ) -> leaves_lib.Leaves:
+    """Returns the tensors and tables of the value, for any client.
+
+    See `leaves.Reader`.
+    """
+    del client
+    return self._leaves if reads_once else leaves_lib.Leaves(self.value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +146,7 @@ def bind(
     else:
       flat = values.flatten(values.from_python(part, member, where=where))
       if node.on_clients:
-        clients[node] = Shared(flat)
+        clients[node] = Shared(flat, member)
       else:
         single[node] = flat
   lists = [item for item in clients.values() if isinstance(item, ClientList)]

@@ -223,7 +223,9 @@ class Call:
         if source.on_clients:
           self._kept[node] = self._kept[source]
         else:
-          self._given.clients[node] = arguments.Shared(self._single[source])
+          self._given.clients[node] = arguments.Shared(
+              self._single[source], node.operation.type_spec
+          )
 
   def _run_pass(self, number: int) -> None:
     one_pass = self._program.schedule.passes[number - 1]
@@ -349,18 +351,18 @@ class Call:
       reads_once: See `leaves.Reader`.
     """
     given = [self._given.clients.get(node) for node in one_pass.client_inputs]
-    # A shared value cannot be joined: each client needs its own datasets.
-    if self._max_clients_per_call == 1 or not all(
-        isinstance(part, arguments.ClientList) for part in given
-    ):
+    # What an earlier pass kept has no leaves.
+    if self._max_clients_per_call == 1 or None in given:
       return lambda client: None
-    # A part of the argument has a node for each of its uses.
-    paths = [node.operation.path for node in one_pass.client_inputs]
+    # A part of the argument has a node for each of its uses. A copy has its own.
+    paths = [
+        getattr(node.operation, 'path', node) for node in one_pass.client_inputs
+    ]
     if len(paths) == 1:
       return lambda client: given[0].leaves(client, reads_once)
     lists = dict(zip(paths, given))
 
-    def leaves(client):
+    def leaves(client, reads_once=reads_once):
       own = {
           path: part.leaves(client, reads_once) for path, part in lists.items()
       }
@@ -373,7 +375,11 @@ class Call:
           own[path] = lists[path].leaves(client, reads_once)
         seen.add(path)
         items += own[path].items
-      return leaves_lib.Leaves(items)
+      found = leaves_lib.Leaves(items)
+      # Beside a dataset, what could be a table stays a dataset, too.
+      if found.is_mixed and reads_once is not None:
+        return leaves(client, None)
+      return found
 
     return leaves
 

@@ -313,7 +313,7 @@ def _run(sent: bytes, one_pass: Pass, shard: Shard) -> Result:
       }
     elif isinstance(given, list):
       clients[node] = arguments.Shared(
-          wire.to_flat(given, program.skeleton(node))
+          wire.to_flat(given, program.skeleton(node)), node.operation.type_spec
       )
     else:
       where, members = given

@@ -188,8 +188,7 @@ def _is_repeatable(maker: Node) -> bool:
   if _is_argument(maker):
     return True
   operation = maker.operation
-  # Two datasets may share a state.
-  if not isinstance(operation, Call) or _num_sequences(_type_of(maker)) > 1:
+  if not isinstance(operation, Call):
     return False
   graph_def = tf.compat.v1.GraphDef()
   operation.block.proto.tensorflow.graph_def.Unpack(graph_def)
@@ -273,6 +272,13 @@ class _Builder(interpreter.Interpreter):
     goes_to_clients = on_clients and not value.on_clients
     is_reused = self._makers[maker] in self._known_as_reused
     if is_reused and not goes_to_clients and _is_repeatable(maker):
+      if _num_sequences(_type_of(value)) > 1:
+        # Each dataset is made by itself: two of a dataset may share its state.
+        elements = tff.structure.iter_elements(_type_of(value))
+        return Struct([
+            (name, self._own(self.pick(value, index), on_clients))
+            for index, (name, _) in enumerate(elements)
+        ])
       return self._made_again(value)
     if is_reused or goes_to_clients:
       # A stage comes before the pass of the same level, and so can serve it.

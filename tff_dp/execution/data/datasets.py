@@ -56,6 +56,9 @@ _PLAIN = frozenset([
     '_WindowDataset',
     '_ZipDataset',
 ])
+# The most that `elements_of` reads: as much as a client of a chunk may have.
+_MAX_ELEMENTS = 2**10
+_MAX_BYTES = 2**20
 # Operations that only read the resource behind their handle.
 _READS = frozenset([
     'LookupTableFindV2',
@@ -81,6 +84,7 @@ _STATEFUL_IN_NAME_ONLY = frozenset([
     'TensorDataset',
     'TensorSliceDataset',
     'While',
+    '_Retval',
 ])
 
 
@@ -290,6 +294,39 @@ def is_repeatable(graph_def: tf.compat.v1.GraphDef) -> bool:
       node.op in functions or _is_repeatable_operation(node.op)
       for node in graph_defs.all_nodes(graph_def)
   )
+
+
+def elements_of(variant: tf.Tensor, element_spec) -> list | None:
+  """Returns the elements of a small dataset, numbers as arrays.
+
+  The result is None if there are many, or if it is not certain that each
+  reading finds the same ones.
+
+  Args:
+    variant: Variant tensor of the dataset.
+    element_spec: Structure of the specs of an element.
+
+  Raises:
+    tf.errors.OpError: The dataset cannot be read.
+  """
+  with tf.device(DATASET_DEVICE):
+    dataset = tf.data.experimental.from_variant(variant, element_spec)
+    if not 0 <= dataset.cardinality() <= _MAX_ELEMENTS:
+      return None
+    if not is_repeatable(_graph_of(variant)):
+      return None
+    found, num_bytes = [], 0
+    for element in dataset:
+      num_bytes += sum(map(num_bytes_of, tf.nest.flatten(element)))
+      if num_bytes > _MAX_BYTES:
+        return None
+      # As an array, a string would lose NULs at its end.
+      found.append(
+          tf.nest.map_structure(
+              lambda x: x if x.dtype == tf.string else np.asarray(x), element
+          )
+      )
+  return found
 
 
 @functools.cache

@@ -121,6 +121,25 @@ def _reader(type_spec: tff.Type):
   return _TensorReader(type_spec)
 
 
+def of_flat(flat: list, type_spec: tff.Type) -> Leaves:
+  """Returns the leaves of a value in the form of `values.flatten`.
+
+  A dataset becomes a table if it is small, and if it certainly has the same
+  elements in each reading. Else each client of a chunk reads a dataset.
+
+  Args:
+    flat: The value.
+    type_spec: Type of the value.
+  """
+  types = tff.structure.flatten(type_spec)
+  return Leaves([
+      _SequenceReader(inner.element).read_flat(item)
+      if isinstance(inner, tff.SequenceType)
+      else item
+      for item, inner in zip(flat, types, strict=True)
+  ])
+
+
 class _StructReader:
   """Reads Python containers."""
 
@@ -225,6 +244,20 @@ class _SequenceReader:
     if found is None and not isinstance(item, datasets.Recipe):
       _known[value] = self._type, Leaves([item])
     return Leaves([item])
+
+  def read_flat(self, item: tf.Tensor | datasets.Recipe):
+    """Returns a dataset as a table. Returns what was given if it makes none."""
+    if not self._has_rows or isinstance(item, datasets.Recipe):
+      return item
+    spec = values.element_spec_of(self._type)
+    try:
+      elements = datasets.elements_of(item, spec)
+      table = elements is not None and self._table_of_elements(elements)
+    # The last two are for elements of different shapes.
+    except (tf.errors.OpError, TypeError, ValueError) as error:
+      _log.debug('A dataset stays one: %s', type(error))
+      return item
+    return table or item
 
   def _dataset(self, value):
     found = values.from_python(value, tff.SequenceType(self._type), where='')
