@@ -6,7 +6,8 @@ The builders are not crossed with everything that they take. The cases cover all
 models, optimizers, loops, aggregators, weightings and forms of client data, and
 the pairs of them that share state in client work: variables of a model, of its
 metrics and of an optimizer. All cases train two rounds, on cohorts of other
-sizes, with a client without examples and short last batches.
+sizes, with a client without examples and short last batches. `builders_layers`
+has more layers, and a large cohort.
 """
 
 import collections
@@ -15,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.oracle import builders_layers
 from tests.oracle import models
 from tests.oracle import oracle
 from tff_dp import aggregators
@@ -27,34 +29,14 @@ _algorithms = tff.learning.algorithms
 _layers = tf.keras.layers
 _optimizers = tff.learning.optimizers
 _functional_model = models.functional_model
+_train = models.train
+_train_on = models.train_on
 _variable_model = models.variable_model
 _ITERATOR = tff.learning.LoopImplementation.DATASET_ITERATOR
 _REDUCE = tff.learning.LoopImplementation.DATASET_REDUCE
 _UNIFORM = tff.learning.ClientWeighting.UNIFORM
 _SGD = _optimizers.build_sgdm(0.1)
 _MOMENTUM = _optimizers.build_sgdm(0.1, momentum=0.9)
-
-
-def _train(process, clients) -> dict[str, np.ndarray]:
-  """Returns all that two rounds give.
-
-  Args:
-    process: A learning process.
-    clients: Maps a round's number to its clients.
-  """
-  found, state = {}, process.initialize()
-  found.update(oracle.flat(state, 'start'))
-  for round_num in range(len(models.SIZES)):
-    output = process.next(state, clients(round_num))
-    state = output.state
-    found.update(oracle.flat(output.metrics, f'metrics_{round_num}'))
-  found.update(oracle.flat(state, 'state'))
-  found.update(oracle.flat(process.get_model_weights(state), 'weights'))
-  return found
-
-
-def _train_on(kind: str, process, form=models.batched) -> dict[str, np.ndarray]:
-  return _train(process, lambda round_num: form(kind, round_num))
 
 
 # Federated averaging: models, loops, metrics and forms of client data.
@@ -996,3 +978,6 @@ def fed_kmeans_of_images():
   return _train(
       process, lambda n: [list(points) for points in _points(n, (2, 3))]
   )
+
+
+CASES += builders_layers.CASES

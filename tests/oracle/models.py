@@ -4,7 +4,7 @@
 
 A model is a function that makes a Keras model, or a class; `variable_model` and
 `functional_model` turn it into what TFF takes. Initial weights are the same in
-every context, graph and client.
+every context, graph and client. `train` gives all results of a training.
 """
 
 import collections
@@ -13,6 +13,8 @@ import functools
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
+
+from tests.oracle import oracle
 
 # Examples of each client in the first and in the second round.
 SIZES = ((7, 4, 0, 9, 5), (3, 8, 1, 6))
@@ -32,6 +34,7 @@ def spec(kind: str, num_rows: int | None = None):
       'binary': tf.TensorSpec([num_rows, 4], tf.float32),
       'numbers': tf.TensorSpec([num_rows, 4], tf.float32),
       'image': tf.TensorSpec([num_rows, 6, 6, 1], tf.float32),
+      'signal': tf.TensorSpec([num_rows, 5, 3], tf.float32),
       'words': tf.TensorSpec([num_rows, 5], tf.int32),
       'text': tf.TensorSpec([num_rows, 5], tf.int32),
   }[kind]
@@ -434,3 +437,29 @@ def flat_images(element):
       x=tf.reshape(element['pixels'], [-1, NUM_PIXELS]),
       y=tf.reshape(element['label'], [-1, 1]),
   )
+
+
+# Training.
+
+
+def train(process, clients, start=None) -> dict[str, np.ndarray]:
+  """Returns all that two rounds give.
+
+  Args:
+    process: A learning process.
+    clients: Maps a round's number to its clients.
+    start: The first state. None stands for that of `initialize`.
+  """
+  found, state = {}, process.initialize() if start is None else start
+  found.update(oracle.flat(state, 'start'))
+  for round_num in range(len(SIZES)):
+    output = process.next(state, clients(round_num))
+    state = output.state
+    found.update(oracle.flat(output.metrics, f'metrics_{round_num}'))
+  found.update(oracle.flat(state, 'state'))
+  found.update(oracle.flat(process.get_model_weights(state), 'weights'))
+  return found
+
+
+def train_on(kind: str, process, form=batched) -> dict[str, np.ndarray]:
+  return train(process, lambda round_num: form(kind, round_num))

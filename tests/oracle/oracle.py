@@ -144,7 +144,8 @@ def _create_tff_context() -> contexts.NativeContext:
     return execution.create_native_context()
 
 
-# Path -> (how to make its context, whether few clients work at once).
+# Path -> (how to make its context, whether clients work at once; if so, even
+# few do, and else not even many).
 PATHS = {
     'tff': (_create_tff_context, False),
     'loop': (
@@ -190,8 +191,9 @@ class Contexts:
       stack.enter_context(
           tff.framework.get_context_stack().install(self._contexts[path])
       )
-      if few_at_once:
-        stack.enter_context(conformance.at_once())
+      stack.enter_context(
+          conformance.at_once() if few_at_once else conformance.in_loops()
+      )
       # Or a case that sets it would change the shuffles of those after it.
       stack.callback(tf.random.set_seed, None)
       return {name: _array(value) for name, value in case.run().items()}

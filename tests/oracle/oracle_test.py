@@ -49,7 +49,7 @@ class RuntimeTest(parameterized.TestCase):
           'poisoned': ('8/101', 2),
       }
     else:
-      parts = {'builder': ('49/82', 1), 'generated': ('2/60', 4)}
+      parts = {'builder': ('49/86', 1), 'generated': ('2/60', 4)}
     with tempfile.TemporaryDirectory() as folder:
       report_path = pathlib.Path(folder, 'report.json')
       output_path = pathlib.Path(folder, 'output')
