@@ -1186,7 +1186,7 @@ class SizeTest(absltest.TestCase):
     # Because a loop on a GPU waits for int64.
     four, two = tf.constant(4, tf.int64), tf.constant(2, tf.int64)
     found = columns.Columns([tf.zeros([4])], four, two, is_batched=False)
-    self.assertEqual(found.first_index.dtype, tf.int32)
+    self.assertEqual(found.begin().dtype, tf.int32)
     self.assertEqual(found.end.dtype, tf.int32)
     self.assertEqual(found.num_elements.dtype, tf.int64)
     for many in (2**16 - 1, 2):
@@ -1230,6 +1230,21 @@ class LimitsTest(parameterized.TestCase):
       actual, paths = _run('in_chunks', self.computation, self.cohort)
     self.assertEqual(paths[path], 10)
     self.assertEqual(actual, self.expected)
+
+  def test_more_than_the_default_work_at_once_if_asked_to(self):
+    sizes = []
+    stack = chunks.stack
+
+    def stacked(clients):
+      sizes.append(len(clients))
+      return stack(clients)
+
+    with execution.create_sync_in_process_context(
+        max_concurrent_clients=1, max_clients_per_call=600
+    ):
+      with absltest.mock.patch.object(chunks, 'stack', stacked):
+        self.computation([[1, 2, 5]] * 700)
+    self.assertEqual(sizes, [600, 100])
 
   def test_a_lone_client_of_its_kind_goes_to_the_loop(self):
     with absltest.mock.patch.object(chunks, 'ON_CPU', chunks.ON_GPU):

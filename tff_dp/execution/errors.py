@@ -15,22 +15,22 @@ class ContextClosedError(RuntimeError):
 
 
 class UnsupportedComputationError(NotImplementedError):
-  """A computation contains something that our contexts cannot run.
-
-  Attributes:
-    construct: Part that cannot run, as a phrase, such as 'a data block'.
-    instead: Part that works in its place, such as 'an argument that holds the
-      data'.
-  """
+  """A computation contains something that our contexts cannot run."""
 
   def __init__(
       self, construct: str, *, instead: str, context: str = 'in-process'
   ):
+    """Makes the error.
+
+    Args:
+      construct: Part that cannot run, as a phrase, such as 'a data block'.
+      instead: Part that works in its place, such as 'an argument that holds the
+        data'.
+      context: Kind of the context.
+    """
     super().__init__(
         f'the {context} context cannot run {construct}; use {instead} instead'
     )
-    self.construct = construct
-    self.instead = instead
 
 
 class SeededClientOpWarning(UserWarning):

@@ -232,9 +232,7 @@ class _Function:
 
 
 def _of_client(value, client: int):
-  if isinstance(value, Struct):
-    return values.map_struct(lambda part: _of_client(part, client), value)
-  return value[client]
+  return values.map_leaves(lambda part: part[client], value)
 
 
 def _zeros(type_spec):

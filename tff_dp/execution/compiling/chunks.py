@@ -14,10 +14,12 @@ are stacked, and each operation runs for all of them at once.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
+import functools
 import itertools
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_federated as tff
 
 from tff_dp import _compat_tensorflow
 from tff_dp import _quiet
@@ -161,7 +163,8 @@ def gather(
       the number of such clients that can be stacked in one chunk, 0 for none.
     min_alike: Fewest clients in a stack.
   """
-  last, last_form, groups, num_waiting, limits = Chunk(), None, {}, 0, {}
+  num_alike = functools.cache(num_alike)
+  last, last_form, groups, num_waiting = Chunk(), None, {}, 0
   for client, own in clients:
     if (
         own is None
@@ -173,9 +176,7 @@ def gather(
       last, last_form = Chunk(), None
       yield Chunk([client], None)
       continue
-    at_once = limits.get(own.kind)
-    if at_once is None:
-      at_once = limits[own.kind] = min(limit, num_alike(own.kind))
+    at_once = min(limit, num_alike(own.kind))
     if at_once >= min_alike:
       group = own.form, own.lengths
       chunk = groups.get(group)
@@ -287,12 +288,8 @@ def _many(spec: tf.TensorSpec, shape: tf.TensorShape) -> tf.TensorSpec:
   return tf.TensorSpec(tf.TensorShape([None]).concatenate(shape), spec.dtype)
 
 
-def _leaves(skeletons: Iterable) -> Iterator:
-  for skeleton in skeletons:
-    if isinstance(skeleton, values.Struct):
-      yield from _leaves(skeleton)
-    else:
-      yield skeleton
+def _leaves(skeletons: Iterable) -> list:
+  return tff.structure.flatten(values.Struct.unnamed(*skeletons))
 
 
 def client(
@@ -316,8 +313,6 @@ def client(
   remaining = iter(tensors)
 
   def build(skeleton):
-    if isinstance(skeleton, values.Struct):
-      return values.map_struct(build, skeleton)
     if isinstance(skeleton, values.Tensor):
       return next(remaining)[index]
     if kind is datasets.Kind.DATASETS:
@@ -342,7 +337,7 @@ def client(
           skeleton, values.flatten(dataset.with_options(values.untuned()))
       )
 
-  return [build(skeleton) for skeleton in skeletons]
+  return [values.map_leaves(build, skeleton) for skeleton in skeletons]
 
 
 def _reading(kind: datasets.Kind) -> columns_lib.Reading | None:
@@ -467,8 +462,6 @@ def _client_of(skeletons, own, sizes, kind: datasets.Kind) -> list:
   own, own_sizes = iter(own), iter(sizes)
 
   def build(skeleton):
-    if isinstance(skeleton, values.Struct):
-      return values.map_struct(build, skeleton)
     if isinstance(skeleton, values.Tensor):
       return next(own)
     width = len(tf.nest.flatten(skeleton.element_spec))
@@ -477,4 +470,4 @@ def _client_of(skeletons, own, sizes, kind: datasets.Kind) -> list:
         columns, *next(own_sizes), kind.is_batched, reading=_reading(kind)
     )
 
-  return [build(skeleton) for skeleton in skeletons]
+  return [values.map_leaves(build, skeleton) for skeleton in skeletons]

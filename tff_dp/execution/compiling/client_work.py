@@ -7,7 +7,6 @@ is done for one client after the other: operations that are not in the lists of
 `vectorized`, and aggregations that are not plain sums.
 """
 
-import itertools
 import logging
 
 import tensorflow as tf
@@ -15,6 +14,7 @@ import tensorflow_federated as tff
 
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import schedule as schedule_lib
+from tff_dp.execution.data import graph_defs
 from tff_dp.execution.data import values
 
 Struct = tff.structure.Struct
@@ -42,10 +42,8 @@ def accumulated(one_pass, interpreting, accumulators) -> list:
   results = []
   for node, accumulator in zip(one_pass.accumulations, accumulators):
     value, _, accumulate, _ = node.inputs
-    pair = [(None, accumulator), (None, interpreting.value(value))]
-    results.append(
-        interpreting.apply(interpreting.value(accumulate), Struct(pair))
-    )
+    pair = Struct.unnamed(accumulator, interpreting.value(value))
+    results.append(interpreting.apply(interpreting.value(accumulate), pair))
   return results
 
 
@@ -122,7 +120,7 @@ class Rest:
     found = list(map(self._interpreting.value, self._needed))
     self._skeletons = list(map(values.skeleton_of, found))
     self.has_begun = True
-    return list(itertools.chain(*map(values.flatten, found)))
+    return values.flatten(Struct.unnamed(*found))
 
   def _has_sequence(self, node) -> bool:
     return not all(
@@ -141,13 +139,13 @@ class Rest:
       tensors: What `begin` returned, of this client.
       accumulators: Values of the accumulators before this client.
     """
-    skeleton = Struct([(None, item) for item in self._skeletons])
+    skeleton = Struct.unnamed(*self._skeletons)
     for node, value in zip(self._needed, values.pack(skeleton, tensors)):
       self._interpreting.set(node, value)
     for node in self.nodes:
       self._interpreting.compute(node)
     results = accumulated(self._pass, self._interpreting, accumulators)
-    return list(itertools.chain(*map(values.flatten, results)))
+    return values.flatten(Struct.unnamed(*results))
 
 
 def loop(work, num_clients, accumulators, specs) -> list[tf.Tensor]:
@@ -213,14 +211,10 @@ def _origin(tensor: tf.Tensor) -> tf.Tensor:
 
 def _leads_to(tensors: list[tf.Tensor], others: list[tf.Tensor]) -> bool:
   """Returns whether any of the tensors depends on any of the others."""
-  ends = {other.op for other in others}
-  waiting, found = [tensor.op for tensor in tensors], set()
-  while waiting:
-    operation = waiting.pop()
-    if operation in ends:
-      return True
-    if operation not in found:
-      found.add(operation)
-      waiting += [part.op for part in operation.inputs]
-      waiting += operation.control_inputs
-  return False
+  found = graph_defs.reached(
+      (tensor.op for tensor in tensors),
+      lambda operation: [
+          *(part.op for part in operation.inputs), *operation.control_inputs
+      ],
+  )
+  return not found.isdisjoint(other.op for other in others)

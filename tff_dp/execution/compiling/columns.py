@@ -46,7 +46,7 @@ class Reading:
     self._has_begun = True
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(eq=False)
 class Columns:
   """A sequence inside a graph, whose rows are in memory.
 
@@ -93,21 +93,12 @@ class Columns:
       # Batches of 2^63 - 1 rows, which mean all of them, would overflow.
       size = tf.minimum(self.batch_size, tf.maximum(self.num_rows, 1))
       num_distinct = (self.num_rows + size - 1) // size
-      num_elements = num_distinct * self.repeats
-      facts = dict(
-          num_elements=num_elements,
-          end=tf.cast(num_elements, dtype),
-          _size=size,
-          _index_size=tf.cast(size, dtype),
-          _index_rows=tf.cast(self.num_rows, dtype),
-          _index_distinct=tf.cast(num_distinct, dtype),
-      )
-    for name, value in facts.items():
-      object.__setattr__(self, name, value)
-
-  @property
-  def first_index(self) -> tf.Tensor:
-    return tf.constant(0, self.end.dtype)
+      self.num_elements = num_distinct * self.repeats
+      self.end = tf.cast(self.num_elements, dtype)
+      self._size = size
+      self._index_size = tf.cast(size, dtype)
+      self._index_rows = tf.cast(self.num_rows, dtype)
+      self._index_distinct = tf.cast(num_distinct, dtype)
 
   def begin(self) -> tf.Tensor:
     """Returns the first index, for a loop that reads all elements.
@@ -117,7 +108,7 @@ class Columns:
     """
     if self.reading is not None:
       self.reading.begin()
-    return self.first_index
+    return tf.constant(0, self.end.dtype)
 
   def element(self, index: tf.Tensor) -> list[tf.Tensor]:
     """Returns the components of the element `index`, counted from 0."""
@@ -215,15 +206,23 @@ class Iterator:
 
   Attributes:
     sequence: The sequence, None before the iterator has one.
-    index: Index of the next element, a scalar, None before the iterator has a
-      sequence.
+    value: Index of the next element, a scalar, None before the iterator has a
+      sequence. The name is that of `variables.Variable`, as loops pass both on.
   """
 
   sequence: Columns | None = None
-  index: tf.Tensor | None = None
+  value: tf.Tensor | None = None
 
-  def at(self, index: tf.Tensor | None) -> 'Iterator':
-    return Iterator(self.sequence, index)
+  @property
+  def tensor(self) -> tf.Tensor:
+    return self.value
+
+  @property
+  def shape(self) -> tf.TensorShape:
+    return self.value.shape
+
+  def with_value(self, tensor: tf.Tensor) -> 'Iterator':
+    return Iterator(self.sequence, tensor)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -265,7 +264,7 @@ def _new_iterator(node) -> list:
 def _set_up(node, sequence, iterator) -> list:
   check_is_columns(node, sequence)
   _check_is_iterator(node, iterator)
-  iterator.sequence, iterator.index = sequence, sequence.begin()
+  iterator.sequence, iterator.value = sequence, sequence.begin()
   return []
 
 
@@ -275,9 +274,9 @@ def _get_next(node, iterator) -> list:
     raise errors.NotPlainError(
         f'{node.name} reads an iterator before it has a dataset'
     )
-  index = iterator.index
+  index = iterator.value
   found = Optional(iterator.sequence, index, index < iterator.sequence.end)
-  iterator.index += 1
+  iterator.value += 1
   return [found]
 
 

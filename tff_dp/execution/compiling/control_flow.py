@@ -52,41 +52,28 @@ class _State:
   @property
   def tensors(self) -> list[tf.Tensor]:
     """Tensors that the variables and iterators hold now."""
-    return [
-        value.tensor if isinstance(value, variables.Variable) else value.index
-        for value in self._objects.values()
-    ]
+    return [value.tensor for value in self._objects.values()]
 
   @property
   def shapes(self) -> list[tf.TensorShape]:
     """Shapes of the tensors, which do not change."""
-    return [
-        value.shape
-        if isinstance(value, variables.Variable)
-        else value.index.shape
-        for value in self._objects.values()
-    ]
+    return [value.shape for value in self._objects.values()]
 
   def inside(self, values: Sequence, tensors: Sequence[tf.Tensor]):
     """Returns the values with copies that hold `tensors`, and the new state."""
-    copies = {}
-    for (key, value), tensor in zip(
-        self._objects.items(), tensors, strict=True
-    ):
-      if isinstance(value, variables.Variable):
-        copies[key] = value.with_value(tensor)
-      else:
-        copies[key] = value.at(tensor)
+    copies = {
+        key: value.with_value(tensor)
+        for (key, value), tensor in zip(
+            self._objects.items(), tensors, strict=True
+        )
+    }
     found = [copies.get(id(value), value) for value in values]
     return found, _State(found)
 
   def update(self, tensors: Sequence[tf.Tensor]) -> None:
     """Sets the variables and iterators to the final tensors of their copies."""
     for value, tensor in zip(self._objects.values(), tensors, strict=True):
-      if isinstance(value, variables.Variable):
-        value.value = _shaped(tensor, value.shape)
-      else:
-        value.index = tensor
+      value.value = _shaped(tensor, value.shape)
 
 
 def _shaped(tensor: tf.Tensor, shape: tf.TensorShape) -> tf.Tensor:

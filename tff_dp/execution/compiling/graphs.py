@@ -20,7 +20,6 @@ several threads. So
 *   reductions of datasets become loops over iterators, see `loops`.
 """
 
-import collections
 from collections.abc import Iterable, Iterator
 import dataclasses
 import functools
@@ -44,9 +43,6 @@ _LOOPS = ('ReduceDataset', 'ScanDataset')
 _SEQUENCES = ('Dataset', 'Iterator', 'Optional')
 # Parts of names of nodes.
 _INITIALIZE, _INITIALIZED = 'tff_dp_initialize', 'tff_dp_initialized'
-_OLD_CONTROL_FLOW = frozenset(
-    ['Enter', 'Exit', 'Merge', 'NextIteration', 'Switch', 'LoopCond']
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +52,6 @@ class Variable:
   dtype: tf.DType
   shape: tf.TensorShape
   shared_name: str
-
-
-def _node_of(tensor_name: str) -> str:
-  """Returns the node in a name such as 'node:1', 'node:output:1' or '^node'."""
-  return tensor_name.lstrip('^').split(':')[0]
 
 
 def tensor_names(binding) -> Iterator[str]:
@@ -77,13 +68,10 @@ def tensor_names(binding) -> Iterator[str]:
 
 def _ancestors(nodes: dict[str, tf.compat.v1.NodeDef], ends: Iterable[str]):
   """Returns the names of all nodes that lead to `ends`, and of the ends."""
-  found, waiting = set(), [_node_of(end) for end in ends]
-  while waiting:
-    name = waiting.pop()
-    if name not in found:
-      found.add(name)
-      waiting.extend(_node_of(tensor) for tensor in nodes[name].input)
-  return found
+  return graph_defs.reached(
+      map(graph_defs.node_of, ends),
+      lambda name: map(graph_defs.node_of, nodes[name].input),
+  )
 
 
 def _drop_ties(graph_def, parameters: Iterable[str]) -> None:
@@ -103,18 +91,18 @@ def _keep_called_functions(graph_def) -> None:
   """Drops the functions that nothing calls. Keras leaves hundreds behind."""
   functions = {f.signature.name: f for f in graph_def.library.function}
   gradients = {g.function_name: g for g in graph_def.library.gradient}
-  found, waiting = set(), list(graph_defs.called(graph_def.node, functions))
-  while waiting:
-    name = waiting.pop()
-    if name in found:
-      continue
-    found.add(name)
-    waiting.extend(graph_defs.called(functions[name].node_def, functions))
+
+  def following(name):
+    yield from graph_defs.called(functions[name].node_def, functions)
     if name in gradients:
-      waiting.append(gradients[name].gradient_func)
+      yield gradients[name].gradient_func
     for attribute in functions[name].attr.values():
       # Keras' recurrent layers name their gradient in an attribute.
-      waiting.extend({attribute.s.decode(errors='replace')} & set(functions))
+      yield from {attribute.s.decode(errors='replace')} & set(functions)
+
+  found = graph_defs.reached(
+      graph_defs.called(graph_def.node, functions), following
+  )
   library = tf.compat.v1.GraphDef().library
   library.function.extend(functions[name] for name in sorted(found))
   library.gradient.extend(
@@ -142,22 +130,22 @@ def _place_loops(graph_def, device: str) -> None:
   unless the step's nodes have a device.
   """
   functions = {f.signature.name: f for f in graph_def.library.function}
-  waiting = [
+
+  def nodes_in(step):
+    for node in functions[step].node_def:
+      if 'Dataset' not in node.op and 'Iterator' not in node.op:
+        yield node
+
+  steps = [
       node.attr['f'].func.name
       for node in graph_defs.all_nodes(graph_def)
       if node.op in _LOOPS
   ]
-  found = set()
-  while waiting:
-    name = waiting.pop()
-    if name in found:
-      continue
-    found.add(name)
-    for node in functions[name].node_def:
-      if 'Dataset' in node.op or 'Iterator' in node.op:
-        continue
+  for step in graph_defs.reached(
+      steps, lambda step: graph_defs.called(nodes_in(step), functions)
+  ):
+    for node in nodes_in(step):
       node.device = node.device or device
-      waiting.extend(graph_defs.called([node], functions))
 
 
 def rename_functions(graph_def, suffix: str) -> None:
@@ -239,16 +227,11 @@ def _add_initializer(graph_def, initializer: str, results: list[str]) -> None:
 
 def _makes_handles(node, functions) -> bool:
   """Returns whether a function that a node calls has its own variable."""
-  waiting, found = list(graph_defs.called([node], functions)), set()
-  while waiting:
-    name = waiting.pop()
-    if name not in found:
-      found.add(name)
-      nodes = functions[name].node_def
-      if any(inner.op == 'VarHandleOp' for inner in nodes):
-        return True
-      waiting.extend(graph_defs.called(nodes, functions))
-  return False
+  return any(
+      inner.op == 'VarHandleOp'
+      for name in graph_defs.called_by([node], functions)
+      for inner in functions[name].node_def
+  )
 
 
 def _make_calls_strict(graph_def) -> None:
@@ -273,10 +256,10 @@ def _make_calls_strict(graph_def) -> None:
     # Parameters are available before everything else.
     own = {node.name for node in nodes if node.op != 'Placeholder'}
     for node in nodes:
-      before = {_node_of(tensor) for tensor in node.input} & own
+      before = {graph_defs.node_of(tensor) for tensor in node.input} & own
       if node.name not in calls:
         before &= calls
-        if node.op in _OLD_CONTROL_FLOW:
+        if node.op in graph_defs.OLD_CONTROL_FLOW:
           # A call in an old-style loop is a part of its step.
           continue
       held = {t[1:] for t in node.input if t.startswith('^')}
@@ -294,7 +277,6 @@ class TensorFlowGraph:
   """A serialized TensorFlow computation that can be added to other graphs.
 
   Attributes:
-    name: Name of the computation in errors.
     seeded_operations: Names of its random operations with state and a fixed
       seed.
     has_variables: Whether the computation, or a function in it, has variables.
@@ -316,8 +298,6 @@ class TensorFlowGraph:
           f'a compiled computation of the kind {kind!r}',
           instead='`tff.tensorflow.computation`',
       )
-    self.name = block.name
-    self._type = block.type_signature
     self._result_skeleton = values.skeleton_of_type(block.type_signature.result)
     source = proto.tensorflow
     self._parameters = list(tensor_names(source.parameter))
@@ -326,7 +306,7 @@ class TensorFlowGraph:
     self._graph_def = tf.compat.v1.GraphDef()
     source.graph_def.Unpack(self._graph_def)
     self._prune([*self._results, *filter(None, [source.initialize_op])])
-    _drop_ties(self._graph_def, map(_node_of, self._parameters))
+    _drop_ties(self._graph_def, map(graph_defs.node_of, self._parameters))
     _keep_called_functions(self._graph_def)
     graph_defs.confine(
         self._graph_def,
@@ -335,7 +315,9 @@ class TensorFlowGraph:
     scans.fuse_scans(self._graph_def)
     if source.initialize_op:
       _add_initializer(
-          self._graph_def, _node_of(source.initialize_op), self._results
+          self._graph_def,
+          graph_defs.node_of(source.initialize_op),
+          self._results,
       )
     self.seeded_operations = [
         node.name
@@ -427,14 +409,14 @@ class TensorFlowGraph:
       tensors = [_of_this_graph(item) for item in values.flatten(argument)]
       inputs = dict(zip(self._parameters, tensors, strict=True))
     present = {node.name for node in graph_def.node}
-    if _node_of(self._session_token) in present:
+    if graph_defs.node_of(self._session_token) in present:
       inputs[self._session_token] = _fresh_token()
     results = tf.graph_util.import_graph_def(
         graph_def,
         input_map={
             name: tensor
             for name, tensor in inputs.items()
-            if _node_of(name) in present
+            if graph_defs.node_of(name) in present
         },
         return_elements=self._results,
         name='tff',
@@ -460,7 +442,7 @@ class TensorFlowGraph:
     tensors = [] if argument is None else values.flatten(argument)
     inputs = dict(zip(self._parameters, tensors, strict=True))
     token = self._session_token
-    if any(n.name == _node_of(token) for n in self._pure.node):
+    if any(n.name == graph_defs.node_of(token) for n in self._pure.node):
       if is_vectorized:
         raise errors.NotPlainError('it asks which session it is in')
       inputs[token] = _fresh_token()
@@ -472,13 +454,7 @@ class TensorFlowGraph:
         own_zero=own_zero,
     )
     remaining = iter(results)
-
-    def build(skeleton):
-      if isinstance(skeleton, values.Struct):
-        return values.map_struct(build, skeleton)
-      return next(remaining)
-
-    return build(self._result_skeleton)
+    return values.map_leaves(lambda _: next(remaining), self._result_skeleton)
 
 
 def _of_this_graph(tensor: tf.Tensor) -> tf.Tensor:
@@ -501,7 +477,7 @@ class GraphCache:
   """The `TensorFlowGraph` of each compiled computation, read once."""
 
   def __init__(self):
-    self._graphs = collections.OrderedDict()
+    self._graphs = {}
 
   def get(self, block: tff.framework.CompiledComputation) -> TensorFlowGraph:
     # Keyed by identity: comparing two computations would compare their graphs.

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The meaning of TFF's building blocks, for any kind of value.
 
-Three modules use the same rules. `schedule` finds out the operations of a
-computation, without data. `tracing` builds the graphs that run it, with
-tensors. `program.data_flow` follows clients' data through it.
+All that walks through a computation uses the same rules. `schedule` finds out
+its operations, without data. `tracing` builds the graphs that run it, with
+tensors. `program.data_flow` follows clients' data through it, and modules of
+`export` follow keys and look at values.
 """
 
 import dataclasses

@@ -39,7 +39,6 @@ _IN_CHUNKS = (
     schedule_lib.Select,
     interpreter.Literal,
 )
-_MAX_CLIENTS_AT_ONCE = 512
 # Begins the names of TFF's secure operators.
 _SECURE = b'federated_secure_'
 
@@ -217,7 +216,7 @@ class Program:
     return values.pack(self._skeletons[node], tensors)
 
   def _unpack(self, nodes, tensors: list[tf.Tensor]) -> list:
-    skeleton = Struct([(None, self._skeletons[node]) for node in nodes])
+    skeleton = Struct.unnamed(*map(self.skeleton, nodes))
     return list(values.pack(skeleton, tensors))
 
   def stage(self, level: int) -> tracing.TracedFunction | None:
@@ -339,7 +338,7 @@ class Program:
             zip([*one_pass.server_inputs, *one_pass.client_inputs], known),
             self._unpack(one_pass.accumulations, list(accumulators)),
         )
-        return list(itertools.chain(*map(values.flatten, results)))
+        return values.flatten(Struct.unnamed(*results))
 
       results = client_work.loop(
           work, num_clients, accumulators, accumulator_specs
@@ -396,11 +395,8 @@ class Program:
         if isinstance(node.operation, schedule_lib.Call)
     ):
       return 0
-    found = min(
-        _MAX_CLIENTS_AT_ONCE,
-        limits.max_bytes // max(1, sum(sizes)),
-        self._fitting.get((number, device), _MAX_CLIENTS_AT_ONCE),
-    )
+    found = limits.max_bytes // max(1, sum(sizes))
+    found = min(found, self._fitting.get((number, device), found))
     if found < limits.min_fitting:
       return 0
     is_there = self.cohort_pass(number, worker, kind=kind)
@@ -442,8 +438,8 @@ class Program:
     Returns:
       The function, or None if there is none. There is one only if the clients
       have rows in memory (`Kind.has_rows`), if the pass has no
-      `federated_select` and only sums their results, and if `vectorized` lists
-      every operation of their work.
+      `federated_select`, and if operations that `vectorized` lists read at
+      least one sequence. The rest of the work follows in a loop.
     """
     one_pass = self._schedule.passes[number - 1]
     server_specs = self._specs(one_pass.server_inputs)
@@ -479,7 +475,7 @@ class Program:
               interpreting,
               self._unpack(one_pass.accumulations, accumulators),
           )
-          results = list(itertools.chain(*map(values.flatten, results)))
+          results = values.flatten(Struct.unnamed(*results))
           return client_work.increments(results, accumulators)
         except errors.NotPlainError as error:
           _log.debug('Clients are added one after the other: %s', error)
@@ -552,7 +548,7 @@ class Program:
       return [
           interpreting.apply(
               interpreting.value(node.inputs[3]),
-              Struct([(None, left), (None, right)]),
+              Struct.unnamed(left, right),
           )
           for node, left, right in zip(
               accumulations, unpacked, unpacked[size : 2 * size]

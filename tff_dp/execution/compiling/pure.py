@@ -23,7 +23,6 @@ import re
 
 import tensorflow as tf
 
-from tff_dp import _compat_tensorflow
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import columns
 from tff_dp.execution.compiling import control_flow
@@ -32,7 +31,6 @@ from tff_dp.execution.compiling import variables
 from tff_dp.execution.compiling import vectorized
 from tff_dp.execution.data import graph_defs
 
-_op_def_registry = _compat_tensorflow.private_tensorflow('op_def_registry')
 _CALLS = ('PartitionedCall', 'StatefulPartitionedCall')
 _IFS = ('If', 'StatelessIf')
 _WHILES = ('While', 'StatelessWhile')
@@ -50,8 +48,6 @@ _IN_ORDER = re.compile(
     f'Assert|PrintV2|{_DRAW.pattern}|Anonymous(Mutable)?HashTable'
     '|InitializeTableV2|LookupTable(Find|Size|Insert|Import|Export)V2'
 )
-# Loops and conditionals of TensorFlow 1, which cannot be walked by nodes.
-_OLD = re.compile('Enter|Exit|Merge|NextIteration|Switch|LoopCond')
 
 
 def evaluate(
@@ -219,12 +215,10 @@ def _is_plain(node, library: _Library) -> bool:
   if called:
     known = node.op in (*_CALLS, *_IFS, *_WHILES) or node.op in called
     return known and all(map(library.is_plain, called))
-  definition = _op_def_registry.get(node.op)
-  return (
-      definition is not None
-      and not definition.is_stateful
-      and not _is_about_data(node.op)
-      and not any(True for _ in graph_defs.function_attributes(node))
+  return not (
+      graph_defs.is_stateful(node.op)
+      or _is_about_data(node.op)
+      or any(True for _ in graph_defs.function_attributes(node))
   )
 
 
@@ -235,12 +229,8 @@ def _is_draw(node) -> bool:
 
 def _has_effect(node, library: _Library) -> bool:
   """Returns whether a node of a function runs even if nothing needs it."""
-  if node.op in library.functions:
-    return True
-  definition = _op_def_registry.get(node.op)
-  return (
-      definition is not None
-      and definition.is_stateful
+  return node.op in library.functions or (
+      graph_defs.is_stateful(node.op)
       and node.op not in ('ReadVariableOp', 'VarHandleOp')
   )
 
@@ -274,7 +264,7 @@ class _Scope:
 
   def run(self, ends: Sequence[str]) -> None:
     """Computes nodes, each after the nodes that it takes or waits for."""
-    wanted = set(map(_node_of, ends))
+    wanted = set(map(graph_defs.node_of, ends))
     for name in filter(wanted.__contains__, self._nodes):
       waiting = [name]
       while waiting:
@@ -282,14 +272,15 @@ class _Scope:
         if node is None or node.name in self._outputs:
           waiting.pop()
           continue
-        if _OLD.fullmatch(node.op):
+        # It cannot be walked by nodes.
+        if node.op in graph_defs.OLD_CONTROL_FLOW:
           raise errors.NotPlainError(
               f'{node.name} ({node.op}) is control flow of TensorFlow 1'
           )
         needed = list(node.input)
         if self._can_be_later(node):
           del needed[1]
-        before = [_node_of(tensor) for tensor in needed]
+        before = [graph_defs.node_of(tensor) for tensor in needed]
         before = [n for n in before if n not in self._outputs]
         if before:
           waiting += before
@@ -309,7 +300,7 @@ class _Scope:
     """
     if node.op != 'AssignVariableOp' or self._is_function:
       return False
-    waiting, found = [_node_of(node.input[1])], set()
+    waiting, found = [graph_defs.node_of(node.input[1])], set()
     while waiting:
       name = waiting.pop()
       if name in found or name in self._outputs:
@@ -318,7 +309,7 @@ class _Scope:
       own = self._nodes[name]
       if not (_is_plain(own, self._library) or _is_draw(own)):
         return False
-      waiting += map(_node_of, own.input)
+      waiting += map(graph_defs.node_of, own.input)
     return True
 
   def _assign_later(self, node, variable) -> list:
@@ -335,11 +326,11 @@ class _Scope:
   def _compute(self, node, inputs: list) -> list:
     """Returns the outputs of a node."""
     library = self._library
-    calls = [*graph_defs.called([node], library.functions)]
+    calls = any(True for _ in graph_defs.called([node], library.functions))
     if calls and not library.is_vectorized and control_flow.are_values(inputs):
       # The order of a plain function does not matter, so TensorFlow may run it.
       if _is_plain(node, library):
-        return list(_stamp(library, node, inputs, calls).outputs)
+        return list(_stamp(library, node, inputs).outputs)
     if node.op in library.functions:
       return library.call(node.op, inputs)
     if node.op in _CALLS:
@@ -417,15 +408,13 @@ class _Scope:
     return variables.OPERATIONS[node.op](variable, *others)
 
 
-def _node_of(tensor: str) -> str:
-  """Returns the node in a name such as 'node:1', 'node:output:1' or '^node'."""
-  return tensor.lstrip('^').split(':')[0]
-
-
 def _offset(node, output: str) -> int:
   """Returns the index of the first tensor of a node's output."""
   offset = 0
-  for argument in _op_def(node.op).output_arg:
+  definition = graph_defs.op_def(node.op)
+  if definition is None:
+    raise errors.NotPlainError(f'{node.op} is not known')
+  for argument in definition.output_arg:
     if argument.name == output:
       return offset
     if argument.number_attr:
@@ -436,13 +425,6 @@ def _offset(node, output: str) -> int:
       offset += 1
   # A call by name has other outputs. No known program has such a call.
   raise errors.NotPlainError(f'{node.name} has no output {output}')
-
-
-def _op_def(kind: str):
-  found = _op_def_registry.get(kind)
-  if found is None:
-    raise errors.NotPlainError(f'{kind} is not known')
-  return found
 
 
 def _operation(library, node, inputs: list) -> list[tf.Tensor]:
@@ -459,11 +441,12 @@ def _operation(library, node, inputs: list) -> list[tf.Tensor]:
     raise errors.NotPlainError(f'{node.name} ({node.op}) takes a sequence')
   if _is_about_data(node.op):
     raise errors.NotPlainError(f'{node.name} ({node.op}) works on a dataset')
-  if graph_defs.is_seeded(node) and _op_def(node.op).is_stateful:
+  is_stateful = graph_defs.is_stateful(node.op)
+  if is_stateful and graph_defs.is_seeded(node):
     raise errors.NotPlainError(f'{node.name} ({node.op}) has a seed')
   if node.op != 'Const':
     library.check_is_listed(node)
-  if not _op_def(node.op).is_stateful:
+  if not is_stateful:
     return list(_stamp(library, node, inputs).outputs)
   if not _IN_ORDER.fullmatch(node.op):
     raise errors.NotPlainError(f'{node.name} ({node.op}) has a state')
@@ -499,9 +482,7 @@ def _product(node, product, left, right) -> tf.Tensor:
   return tf.reshape(product, [rows, width])
 
 
-def _stamp(
-    library, node, tensors: list, calls: Sequence[str] = ()
-) -> tf.Operation:
+def _stamp(library, node, tensors: list) -> tf.Operation:
   """Adds a node to the current graph, with the functions that it calls."""
   graph_def = tf.compat.v1.GraphDef(versions=library.versions)
   copy = graph_def.node.add()
@@ -512,7 +493,8 @@ def _stamp(
   copy.name = 'node'
   names = [f'input_{index}' for index in range(len(tensors))]
   copy.input[:] = names
-  _add_functions(library, graph_def, calls)
+  for name in sorted(graph_defs.called_by([node], library.functions)):
+    graph_def.library.function.add().CopyFrom(library.functions[name])
   here = tf.compat.v1.get_default_graph()
   (operation,) = tf.graph_util.import_graph_def(
       graph_def,
@@ -524,14 +506,3 @@ def _stamp(
       name=node.op,
   )
   return operation
-
-
-def _add_functions(library, graph_def, names: Sequence[str]) -> None:
-  waiting, found = list(names), set()
-  while waiting:
-    name = waiting.pop()
-    if name not in found:
-      found.add(name)
-      function = library.functions[name]
-      graph_def.library.function.add().CopyFrom(function)
-      waiting += graph_defs.called(function.node_def, library.functions)

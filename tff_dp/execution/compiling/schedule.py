@@ -132,28 +132,16 @@ def sources(node: Node) -> Iterator[Node]:
     yield from nodes_in(value)
 
 
-def _has_placed(type_spec: tff.StructType) -> bool:
-  """Returns whether a part of a type has a placement or is a function."""
-  return any(
-      isinstance(element, (tff.FederatedType, tff.FunctionType))
-      or isinstance(element, tff.StructType)
-      and _has_placed(element)
-      for element in type_spec
-  )
-
-
-def _has_function(type_spec: tff.Type) -> bool:
-  """Returns whether a part of a type is a function."""
-  if isinstance(type_spec, tff.StructType):
-    return any(_has_function(element) for element in type_spec)
-  return isinstance(type_spec, tff.FunctionType)
+def _has(type_spec: tff.Type, *kinds) -> bool:
+  """Returns whether a type, or a part of it, is of one of the kinds."""
+  return tff.types.contains(type_spec, lambda part: isinstance(part, kinds))
 
 
 def _num_sequences(type_spec: tff.Type | None) -> int:
   """Returns the number of sequences in a type without placement."""
-  if isinstance(type_spec, tff.StructType):
-    return sum(map(_num_sequences, type_spec))
-  return int(isinstance(type_spec, tff.SequenceType))
+  return 0 if type_spec is None else tff.types.count(
+      type_spec, lambda part: isinstance(part, tff.SequenceType)
+  )
 
 
 def _type_of(node: Node) -> tff.Type | None:
@@ -334,7 +322,9 @@ class _Builder(interpreter.Interpreter):
       )
       operation = Argument(path, type_spec.member, per_client)
       return self._node(operation, on_clients=per_client)
-    if isinstance(type_spec, tff.StructType) and _has_placed(type_spec):
+    if isinstance(type_spec, tff.StructType) and _has(
+        type_spec, tff.FederatedType, tff.FunctionType
+    ):
       return Struct([
           (name, self.argument(element, (*path, index)))
           for index, (name, element) in enumerate(
@@ -583,7 +573,7 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
     UnsupportedComputationError: The function contains something that cannot run
       here.
   """
-  if _has_function(block.type_signature.result):
+  if _has(block.type_signature.result, tff.FunctionType):
     raise errors.UnsupportedComputationError(
         'a computation that returns a function (its type is'
         f' {block.type_signature})',

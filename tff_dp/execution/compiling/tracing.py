@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs for the stages and passes of a schedule.
 
-Each graph is traced once for a worker. The types of a computation leave open
-any size that may change from call to call, such as the length of a batch. The
-graph leaves these sizes open, too.
+A graph without variables is traced once for all workers of a device, any other
+once for each worker. The types of a computation leave
+open any size that may change from call to call, such as the length of a batch.
+The graph leaves these sizes open, too.
 """
 
 from collections.abc import Callable
@@ -73,7 +74,7 @@ class GraphInterpreter(interpreter.Interpreter):
   def value(self, symbolic):
     """Returns the value of a node, or of a struct or function of nodes."""
     if isinstance(symbolic, Struct):
-      return values.map_struct(self.value, symbolic)
+      return values.map_leaves(self.value, symbolic)
     if isinstance(symbolic, interpreter.Function):
       scope = {name: self.value(item) for name, item in symbolic.scope.items()}
       return interpreter.Function(symbolic.block, scope)
@@ -149,10 +150,10 @@ class GraphInterpreter(interpreter.Interpreter):
 
     @_as_it_is
     def reduce_fn(state, element):
-      argument = Struct([
-          (None, values.from_element(state, zero_type)),
-          (None, values.from_element(element, element_type)),
-      ])
+      argument = Struct.unnamed(
+          values.from_element(state, zero_type),
+          values.from_element(element, element_type),
+      )
       return values.to_element(self.apply(function, argument), zero_type)
 
     # A GPU would start the function with elements in the CPU's memory.
@@ -165,7 +166,7 @@ class GraphInterpreter(interpreter.Interpreter):
 
     @_as_it_is
     def slice_of(key):
-      argument = Struct([(None, server_value), (None, key)])
+      argument = Struct.unnamed(server_value, key)
       return values.to_element(self.apply(function, argument), result_type)
 
     if self.way is Way.SESSIONS:
@@ -185,16 +186,6 @@ def _sequence_sum(type_spec: tff.Type, dataset: tf.data.Dataset):
 
   with tf.device(datasets.DATASET_DEVICE):
     return values.from_element(dataset.reduce(zeros, add), type_spec)
-
-
-def _called_on(device: str, function, specs: list[tf.TensorSpec]):
-  """Returns a wrapped function that calls `function` on a device."""
-
-  def call(*tensors):
-    with tf.device(device):
-      return function(*tensors)
-
-  return tf.compat.v1.wrap_function(call, specs)
 
 
 class TracedFunction:
@@ -230,19 +221,17 @@ class TracedFunction:
     def flat_body(*tensors):
       results = body(interpreting, list(tensors))
       self.results = [values.skeleton_of(result) for result in results]
-      return values.flatten(Struct([(None, result) for result in results]))
+      return values.flatten(Struct.unnamed(*results))
 
     with tf.device(None):
-      self._function = tf.compat.v1.wrap_function(flat_body, specs)
+      self._function = calls.Function(flat_body, specs)
       self._device_of_call = device
       if any(t.dtype == tf.variant for t in self._function.outputs):
         # A result is where its function is, and an iterator where its dataset
         # is. A GPU would start the functions of the dataset with elements that
         # are in the CPU's memory. So the CPU calls, and the device works.
-        self._function = _called_on(device, self._function, specs)
+        self._function = self._function.called_on(device)
         self._device_of_call = datasets.DATASET_DEVICE
-    self._name = self._function.name.decode()
-    self._num_outputs = len(self._function.outputs)
     self._variables = interpreting.variables
     self.device = device
     # Only one run at a time may use the variables.
@@ -258,12 +247,7 @@ class TracedFunction:
         cancels it, so each run needs its own.
     """
     with self._turn, tf.device(self._device_of_call):
-      return calls.call(
-          self._name,
-          tensors,
-          num_outputs=self._num_outputs,
-          cancellation=cancellation,
-      )
+      return self._function(tensors, cancellation=cancellation)
 
   @property
   def has_variables(self) -> bool:

@@ -62,7 +62,11 @@ def call(
 
 
 class Function:
-  """A function of flat tensors that returns flat tensors."""
+  """A function of flat tensors that returns flat tensors.
+
+  Attributes:
+    outputs: Symbolic results.
+  """
 
   def __init__(
       self,
@@ -70,11 +74,28 @@ class Function:
       specs: list[tf.TensorSpec],
   ):
     """Traces `body` with arguments of these specs."""
+    self._specs = specs
     self._function = tf.compat.v1.wrap_function(body, specs)
+    self._name = self._function.name.decode()
+    self._captured = self._function.captured_inputs
+    self.outputs = self._function.outputs
 
-  def __call__(self, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+  def __call__(
+      self, tensors: list[tf.Tensor], *, cancellation=None
+  ) -> list[tf.Tensor]:
+    """Returns the results. `cancellation` is as for `call`."""
     return call(
-        self._function.name.decode(),
-        [*tensors, *self._function.captured_inputs],
-        num_outputs=len(self._function.outputs),
+        self._name,
+        [*tensors, *self._captured],
+        num_outputs=len(self.outputs),
+        cancellation=cancellation,
     )
+
+  def called_on(self, device: str) -> 'Function':
+    """Returns a function that calls this one on a device."""
+
+    def body(*tensors):
+      with tf.device(device):
+        return self._function(*tensors)
+
+    return Function(body, self._specs)

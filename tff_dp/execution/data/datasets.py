@@ -22,7 +22,6 @@ from tff_dp import _compat_tensorflow
 from tff_dp.execution import errors
 from tff_dp.execution.data import graph_defs
 
-_op_def_registry = _compat_tensorflow.private_tensorflow('op_def_registry')
 # A dataset has no kernels, and no tensor representation, on a GPU.
 DATASET_DEVICE = '/device:CPU:0'
 # Classes of TensorFlow's datasets without a state of their own. A class that is
@@ -333,10 +332,7 @@ def elements_of(variant: tf.Tensor, element_spec) -> list | None:
 def _is_repeatable_operation(kind: str) -> bool:
   if 'Dataset' in kind and any(word in kind for word in _WITH_STATE):
     return False
-  if kind in _STATEFUL_IN_NAME_ONLY:
-    return True
-  definition = _op_def_registry.get(kind)
-  return definition is not None and not definition.is_stateful
+  return kind in _STATEFUL_IN_NAME_ONLY or not graph_defs.is_stateful(kind)
 
 
 def _is_plain(dataset: tf.data.Dataset) -> bool:
@@ -378,7 +374,7 @@ def is_plain_function(function) -> bool:
 def _is_plain_operation(kind: str) -> bool:
   if kind in graph_defs.PYTHON_OPERATIONS:
     return False
-  definition = _op_def_registry.get(kind)
+  definition = graph_defs.op_def(kind)
   if definition is None:  # A function.
     return False
   if any(attribute.type.endswith(('func', 'func)'))

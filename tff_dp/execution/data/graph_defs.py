@@ -1,27 +1,34 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The allowed contents of a serialized graph that runs in this process.
+"""Serialized graphs: ways through them, and what they may contain.
 
-A graph may not keep state from one call to the next, and may not call a Python
-function. A graph names a Python function by a number, which is valid only in
-the process that made it, and only until the function is garbage-collected.
+A graph that runs in this process may not keep state from one call to the next,
+and may not call a Python function. A graph names a Python function by a number,
+which is valid only in the process that made it, and only until the function is
+garbage-collected.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow as tf
 
+from tff_dp import _compat_tensorflow
 from tff_dp.execution import errors
+
+_op_def_registry = _compat_tensorflow.private_tensorflow('op_def_registry')
 
 # They call back into Python.
 PYTHON_OPERATIONS = frozenset(
     ['PyFunc', 'PyFuncStateless', 'EagerPyFunc', 'NumpyFunc']
 )
+# Loops and conditionals of TensorFlow 1.
+OLD_CONTROL_FLOW = frozenset(
+    ['Enter', 'Exit', 'Merge', 'NextIteration', 'Switch', 'LoopCond']
+)
 # A table with one of the replacement operations lives until its last user is
 # gone. The others live as long as the process, and cannot be filled a second
 # time.
 _OF_ONE_CALL = {
-    'HashTable': 'AnonymousHashTable',
     'HashTableV2': 'AnonymousHashTable',
     'MutableHashTableV2': 'AnonymousMutableHashTable',
     'MutableHashTableOfTensorsV2': 'AnonymousMutableHashTableOfTensors',
@@ -66,6 +73,42 @@ def called(nodes: Iterable, functions: dict) -> Iterator[str]:
     for place in function_attributes(node):
       if place.name in functions:
         yield place.name
+
+
+def reached(starts: Iterable, following: Callable[..., Iterable]) -> set:
+  """Returns the starts, and all that follows them, directly or not.
+
+  Args:
+    starts: Where to start, such as names of nodes.
+    following: Function from one of them to those that follow it.
+  """
+  found, waiting = set(), list(starts)
+  while waiting:
+    one = waiting.pop()
+    if one not in found:
+      found.add(one)
+      waiting.extend(following(one))
+  return found
+
+
+def called_by(nodes: Iterable, functions: dict) -> set[str]:
+  """Returns the names of the given functions that nodes call, directly or not.
+  """
+  return reached(
+      called(nodes, functions),
+      lambda name: called(functions[name].node_def, functions),
+  )
+
+
+def op_def(operation: str):
+  """Returns TensorFlow's definition of an operation, or None."""
+  return _op_def_registry.get(operation)
+
+
+def is_stateful(operation: str) -> bool:
+  """Returns whether TensorFlow calls an operation stateful, or lacks it."""
+  definition = op_def(operation)
+  return definition is None or definition.is_stateful
 
 
 def is_seeded(node) -> bool:
@@ -115,6 +158,11 @@ def confine(graph_def: tf.compat.v1.GraphDef, where: str) -> None:
       node.op = _OF_ONE_CALL[node.op]
       for name in _NAMING_ATTRIBUTES:
         node.attr.pop(name, None)
+
+
+def node_of(tensor: str) -> str:
+  """Returns the node in a name such as 'node:1', 'node:output:1' or '^node'."""
+  return tensor.lstrip('^').split(':')[0]
 
 
 def source(tensor: str) -> tuple[str, str]:
