@@ -32,15 +32,15 @@ _ROWS = [
 ]
 _SCHEDULE = type('Schedule', (), {'kept': []})()
 _KEEPS_ONE = type('Schedule', (), {'kept': ['node']})()
-_MATRIX = worker.joined([values.Tensor(tf.TensorSpec([2, 2]))])
+_MATRIX = values.Struct.unnamed(values.Tensor(tf.TensorSpec([2, 2])))
 # What a worker can send and JSON cannot say.
 _SENT = {
     'array': np.asarray,
     'zeros': lambda shape: wire._Zeros(tuple(shape)),  # pylint: disable=protected-access
     'graph': lambda text: wire._Recipe(text.encode()),  # pylint: disable=protected-access
     'error': RuntimeError,
-    'skeleton': lambda shape: worker.joined(
-        [values.Tensor(tf.TensorSpec(shape))]
+    'skeleton': lambda shape: values.Struct.unnamed(
+        values.Tensor(tf.TensorSpec(shape))
     ),
 }
 

@@ -3,6 +3,7 @@
 """TFF contexts of this package, and the default context of a thread."""
 
 import contextlib
+import functools
 import platform
 import threading
 import time
@@ -96,29 +97,14 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
     with contextlib.suppress(native.NativeWorkerError):
       self._request(method, request)
 
-  def get_executor(self, request):
-    return self._request('get_executor', request)
-
-  def create_value(self, request):
-    return self._request('create_value', request)
-
-  def create_struct(self, request):
-    return self._request('create_struct', request)
-
-  def create_call(self, request):
-    return self._request('create_call', request)
-
-  def create_selection(self, request):
-    return self._request('create_selection', request)
-
-  def compute(self, request):
-    return self._request('compute', request)
-
-  def dispose(self, request):
-    self._release('dispose', request)
-
-  def dispose_executor(self, request):
-    self._release('dispose_executor', request)
+  get_executor = functools.partialmethod(_request, 'get_executor')
+  create_value = functools.partialmethod(_request, 'create_value')
+  create_struct = functools.partialmethod(_request, 'create_struct')
+  create_call = functools.partialmethod(_request, 'create_call')
+  create_selection = functools.partialmethod(_request, 'create_selection')
+  compute = functools.partialmethod(_request, 'compute')
+  dispose = functools.partialmethod(_release, 'dispose')
+  dispose_executor = functools.partialmethod(_release, 'dispose_executor')
 
   @property
   def is_ready(self) -> bool:
@@ -131,7 +117,7 @@ class _OwnedStub(tff.framework.RemoteExecutorStub):
       self._channel = self._stub = None
 
 
-class NativeContext(tff.framework.SyncContext):
+class NativeContext(in_process.BlockContext, tff.framework.SyncContext):
   """A synchronous TFF context on a worker process that it owns.
 
   As a context manager it is the current thread's context inside the block and
@@ -154,6 +140,7 @@ class NativeContext(tff.framework.SyncContext):
   )
 
   def __init__(self, worker: native.NativeWorker, default_num_clients: int):
+    super().__init__()
     self._worker = worker
     self._stub = _OwnedStub(worker)
 
@@ -172,7 +159,6 @@ class NativeContext(tff.framework.SyncContext):
         transform_args=tff.tensorflow.transform_args,
         transform_result=tff.tensorflow.transform_result,
     )
-    self._stack = contextlib.ExitStack()
 
   @property
   def worker(self) -> native.NativeWorker:
@@ -215,14 +201,6 @@ class NativeContext(tff.framework.SyncContext):
     # Close the worker first, so that a waiting caller reads that it was closed.
     self._worker.close()
     self._stub.close()
-
-  def __enter__(self) -> 'NativeContext':
-    self._stack.enter_context(tff.framework.get_context_stack().install(self))
-    return self
-
-  def __exit__(self, *exception_info) -> None:
-    self._stack.close()
-    self.close()
 
 
 def _is_secure(computation) -> bool:

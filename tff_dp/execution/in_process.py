@@ -157,13 +157,28 @@ def _forget(engine: weakref.ReferenceType, key: int) -> None:
     living.forget(key)
 
 
-class _InProcessContext:
+class BlockContext:
+  """A context that a `with` block installs, and closes at its end."""
+
+  def __init__(self):
+    self._stack = contextlib.ExitStack()
+
+  def __enter__(self):
+    self._stack.enter_context(tff.framework.get_context_stack().install(self))
+    return self
+
+  def __exit__(self, *exception_info) -> None:
+    self._stack.close()
+    self.close()
+
+
+class _InProcessContext(BlockContext):
   """The common part of the synchronous and the asynchronous context."""
 
   def __init__(self, **settings):
+    super().__init__()
     freed_memory.keep()
     self._engine = _Engine(**settings)
-    self._stack = contextlib.ExitStack()
     # Close it also at interpreter exit: TensorFlow's functions complain if they
     # outlive its modules.
     weakref.finalize(self, close_from_anywhere, self._engine.close)
@@ -203,14 +218,6 @@ class _InProcessContext:
     It may be called again.
     """
     self._engine.close()
-
-  def __enter__(self):
-    self._stack.enter_context(tff.framework.get_context_stack().install(self))
-    return self
-
-  def __exit__(self, *exception_info) -> None:
-    self._stack.close()
-    self.close()
 
 
 class InProcessContext(_InProcessContext, tff.framework.SyncContext):

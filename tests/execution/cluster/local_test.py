@@ -56,9 +56,9 @@ class _Recording(engine_lib.LocalEngine):
     super().__init__(num_workers)
     self.sent = []
 
-  def submit(self, function, references, data):
-    self.sent += [*references, data]
-    return super().submit(function, references, data)
+  def submit(self, function, reference, data):
+    self.sent += [reference, data]
+    return super().submit(function, reference, data)
 
 
 class _Lossy(engine_lib.LocalEngine):
@@ -73,8 +73,8 @@ class _Lossy(engine_lib.LocalEngine):
     self._num_lost = num_lost
     self.late = []
 
-  def submit(self, function, references, data):
-    future = super().submit(function, references, data)
+  def submit(self, function, reference, data):
+    future = super().submit(function, reference, data)
     if not self._num_lost:
       return future
     self._num_lost -= 1
@@ -103,7 +103,7 @@ class ShardsTest(absltest.TestCase):
     runner = engine_lib.Shards(engine, **{'max_retries': 3, **settings})
     try:
       found = runner.run(
-          function, [b'shared'], shards, is_cancelled=lambda: False
+          function, b'shared', shards, is_cancelled=lambda: False
       )
     finally:
       engine.close()
@@ -159,7 +159,7 @@ class ShardsTest(absltest.TestCase):
     shards.say = hear
     with absltest.mock.patch.object(engine_lib, '_REPORT_SECONDS', 0):
       shards.run(
-          function, [b''], [b'0', b'1', b'2'], is_cancelled=lambda: False
+          function, b'', [b'0', b'1', b'2'], is_cancelled=lambda: False
       )
     self.assertRegex(heard[0], r'waiting for shard .* of 3 on 2 workers')
 

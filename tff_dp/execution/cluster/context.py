@@ -64,8 +64,8 @@ class _ShardedCall(call.Call):
       return []
     sent = self._cluster.run(
         worker.run_shard,
-        # One item, because an engine needs time for each.
-        [wire.dumps((self._computation(), self._pass(number, zeros)))],
+        # Together, because an engine needs time for each item.
+        wire.dumps((self._computation(), self._pass(number, zeros))),
         [
             wire.dumps(self._shard(schedule, share), where='a client\'s value')
             for share in shares
@@ -125,8 +125,8 @@ class _ShardedCall(call.Call):
     Raises the error of a result if it is not the failure of one client.
     """
     sums = []
-    skeleton = worker.joined(
-        [self._program.skeleton(node) for node in schedule.accumulations]
+    skeleton = values.Struct.unnamed(
+        *map(self._program.skeleton, schedule.accumulations)
     )
     for result in results:
       if result.failed is not None:
@@ -231,8 +231,7 @@ class ClusterContext(in_process.InProcessContext):
 
   @property
   def shards(self) -> engine_lib.Shards:
-    """Runner of the shards, which counts bytes, waiting shards and lost shards.
-    """
+    """Runner of the shards, which counts bytes and lost shards."""
     return self._shards
 
   @contextlib.contextmanager

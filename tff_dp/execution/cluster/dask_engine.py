@@ -108,26 +108,14 @@ class DaskEngine(engine_lib.Engine):
   def release(self, reference) -> None:
     reference.release()
 
-  def submit(self, function, references, data):
-    task = self._client.submit(function, *references, data, pure=False)
+  def submit(self, function, reference, data):
+    task = self._client.submit(function, reference, data, pure=False)
     future = concurrent.futures.Future()
     self._running[future] = task
 
     def done(task):
       self._running.pop(future, None)
-      try:
-        result, error = task.result(), None
-      except self._lost as lost:
-        result, error = None, engine_lib.WorkerLostError(
-            f'{type(lost).__name__}: {lost}'
-        )
-      except Exception as other:  # pylint: disable=broad-except
-        result, error = None, other
-      with contextlib.suppress(concurrent.futures.InvalidStateError):
-        if error is None:
-          future.set_result(result)
-        else:
-          future.set_exception(error)
+      engine_lib.settle(future, task, self._lost)
 
     task.add_done_callback(done)
     return future

@@ -10,6 +10,7 @@ and which result counts.
 import abc
 from collections.abc import Callable
 import concurrent.futures
+import contextlib
 import logging
 import time
 
@@ -47,17 +48,17 @@ class Engine(abc.ABC):
 
   @abc.abstractmethod
   def submit(
-      self, function: Callable[..., bytes], references: list, data: bytes
+      self, function: Callable[[bytes, bytes], bytes], reference, data: bytes
   ) -> concurrent.futures.Future:
     """Starts a call of `function` on any worker.
 
-    The arguments of the call are the data of the references, in order, and then
-    `data`. An engine may repeat a task whose worker was lost. It must not
-    repeat a task that raised an error.
+    The arguments of the call are the data of the reference, and `data`. An
+    engine may repeat a task whose worker was lost. It must not repeat a task
+    that raised an error.
 
     Returns:
       The future of the result. It holds the error of the task, or
-      `WorkerLostError` if the worker or the data of a reference is lost.
+      `WorkerLostError` if the worker or the data of the reference is lost.
     """
 
   @abc.abstractmethod
@@ -78,6 +79,27 @@ class Engine(abc.ABC):
     """Closes the connection and ends all that was started for it."""
 
 
+def settle(future: concurrent.futures.Future, task, lost: tuple) -> None:
+  """Gives a future of `Engine.submit` the result of a task, or its error.
+
+  Args:
+    future: Future, which may be settled already.
+    task: Future of the engine's own kind, which is done.
+    lost: Errors that mean that the worker, or data that it held, is lost.
+  """
+  with contextlib.suppress(concurrent.futures.InvalidStateError):
+    try:
+      result = task.result()
+    except lost as error:
+      # Ray's messages go on for many lines.
+      line = str(error).partition('\n')[0]
+      future.set_exception(WorkerLostError(f'{type(error).__name__}: {line}'))
+    except Exception as error:  # pylint: disable=broad-except
+      future.set_exception(error)
+    else:
+      future.set_result(result)
+
+
 class LocalEngine(Engine):
   """Threads of this process, as a reference for other engines and for tests."""
 
@@ -94,8 +116,8 @@ class LocalEngine(Engine):
   def release(self, reference) -> None:
     del reference
 
-  def submit(self, function, references, data):
-    return self._threads.submit(function, *references, data)
+  def submit(self, function, reference, data):
+    return self._threads.submit(function, reference, data)
 
   def cancel(self, future) -> None:
     future.cancel()
@@ -119,7 +141,6 @@ class Shards:
     num_bytes_sent: Bytes of the shards and of the data that they share. Shared
       data count once for each `Engine.put`, however many workers they reach.
     num_bytes_received: Bytes of the results that were taken.
-    waiting: Indices of the shards without a result.
     say: Function that receives reports on waiting and lost shards. Default: a
       log warning.
   """
@@ -131,13 +152,12 @@ class Shards:
     self.num_lost = 0
     self.num_bytes_sent = 0
     self.num_bytes_received = 0
-    self.waiting = ()
     self.say = _log.warning
 
   def run(
       self,
       function: Callable[..., bytes],
-      shared: list[bytes],
+      shared: bytes,
       shards: list[bytes],
       *,
       is_cancelled: Callable[[], bool],
@@ -148,7 +168,7 @@ class Shards:
     dropped at that moment, so a late result of it is never taken.
 
     Args:
-      function: Function of the items of `shared` and one item of `shards`.
+      function: Function of `shared` and one item of `shards`.
       shared: Data that all shards need.
       shards: Data of each shard.
       is_cancelled: Function that returns whether to give up.
@@ -161,23 +181,23 @@ class Shards:
     """
     tries = [0] * len(shards)
     results = [None] * len(shards)
-    references, stale = [], []
+    # The last one is valid.
+    references = []
     pending = {}
 
     def start(shard):
       tries[shard] += 1
       self.num_bytes_sent += len(shards[shard])
       pending[
-          self._engine.submit(function, references, shards[shard])
+          self._engine.submit(function, references[-1], shards[shard])
       ] = shard
 
     try:
-      references += self._put(shared)
+      references.append(self._put(shared))
       for shard in range(len(shards)):
         start(shard)
       reported = time.monotonic()
       while pending:
-        self.waiting = tuple(sorted(pending.values()))
         done, _ = concurrent.futures.wait(
             pending,
             timeout=_LOOK_SECONDS,
@@ -203,8 +223,7 @@ class Shards:
           self.num_lost += len(lost)
           self.say(f'{_named(lost, tries)}: the worker was lost; trying again')
           # Data that a lost worker held for others may be lost as well.
-          stale += references
-          references[:] = self._put(shared)
+          references.append(self._put(shared))
           for shard in lost:
             start(shard)
         if time.monotonic() - reported > _REPORT_SECONDS and pending:
@@ -215,15 +234,14 @@ class Shards:
           )
       return results
     finally:
-      self.waiting = ()
       for future in pending:
         self._engine.cancel(future)
-      for reference in stale + references:
+      for reference in references:
         self._engine.release(reference)
 
-  def _put(self, shared: list[bytes]) -> list:
-    self.num_bytes_sent += sum(map(len, shared))
-    return [self._engine.put(data) for data in shared]
+  def _put(self, shared: bytes):
+    self.num_bytes_sent += len(shared)
+    return self._engine.put(shared)
 
   def _check_tries(self, shard: int, tries: int, error: Exception) -> None:
     if tries > self._max_retries:

@@ -122,29 +122,20 @@ class RayEngine(engine_lib.Engine):
     with contextlib.suppress(Exception):
       self._ray.internal.free([reference])
 
-  def submit(self, function, references, data):
+  def submit(self, function, reference, data):
     if function not in self._functions:
       self._functions[function] = self._ray.remote(
           num_cpus=1, max_retries=0, scheduling_strategy='SPREAD'
       )(function)
-    reference = self._functions[function].remote(*references, data)
+    result = self._functions[function].remote(reference, data)
     future = concurrent.futures.Future()
-    self._running[future] = reference
+    self._running[future] = result
 
     def done(task):
       self._running.pop(future, None)
-      error = task.exception()
-      with contextlib.suppress(concurrent.futures.InvalidStateError):
-        if error is None:
-          future.set_result(task.result())
-        elif isinstance(error, self._lost):
-          future.set_exception(
-              engine_lib.WorkerLostError(type(error).__name__)
-          )
-        else:
-          future.set_exception(error)
+      engine_lib.settle(future, task, self._lost)
 
-    reference.future().add_done_callback(done)
+    result.future().add_done_callback(done)
     return future
 
   @property

@@ -204,7 +204,7 @@ class _ShardCall(call.Call):
   def work(self, one_pass: Pass, share: range) -> Result:
     schedule = self._program.schedule.passes[one_pass.number - 1]
     specs = [self._program.skeleton(node) for node in schedule.accumulations]
-    zeros = wire.to_fresh(one_pass.zeros, joined(specs))
+    zeros = wire.to_fresh(one_pass.zeros, values.Struct.unnamed(*specs))
     for node in schedule.kept:
       self._kept[node] = [None] * self._num_clients
     failures = call.Failures(self._num_clients)
@@ -226,11 +226,6 @@ class _ShardCall(call.Call):
   def keep(self, node, flat: Mapping[int, list]) -> None:
     """Sets the clients' values of a node, which an earlier pass kept."""
     self._kept[node] = flat
-
-
-def joined(skeletons: list):
-  """Returns the skeleton of a struct of several values."""
-  return values.Struct([(None, skeleton) for skeleton in skeletons])
 
 
 def _portable(error: Exception) -> Exception:
