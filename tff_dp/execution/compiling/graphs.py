@@ -46,7 +46,7 @@ _INITIALIZE, _INITIALIZED = 'tff_dp_initialize', 'tff_dp_initialized'
 
 
 @dataclasses.dataclass(frozen=True)
-class Variable:
+class KeptVariable:
   """A variable that a device keeps after a call, under its shared name."""
 
   dtype: tf.DType
@@ -337,7 +337,7 @@ class TensorFlowGraph:
     )
 
   @functools.cached_property
-  def _plain(self) -> tf.compat.v1.GraphDef:
+  def _strict(self) -> tf.compat.v1.GraphDef:
     """The graph with plain loops and strict calls, for `stamp`."""
     graph_def = loops.with_plain_loops(self._graph_def)
     _make_calls_strict(graph_def)
@@ -345,8 +345,8 @@ class TensorFlowGraph:
     return graph_def
 
   @functools.cached_property
-  def _plain_digest(self) -> str:
-    return _digest(self._plain)
+  def _strict_digest(self) -> str:
+    return _digest(self._strict)
 
   @functools.cached_property
   def _pure(self) -> tf.compat.v1.GraphDef:
@@ -358,12 +358,12 @@ class TensorFlowGraph:
 
   def _named(
       self, scope: str, device: str
-  ) -> tuple[tf.compat.v1.GraphDef, list[Variable]]:
+  ) -> tuple[tf.compat.v1.GraphDef, list[KeptVariable]]:
     """Returns a copy of the graph with unique names, and its variables."""
     graph_def = tf.compat.v1.GraphDef()
-    graph_def.CopyFrom(self._plain)
+    graph_def.CopyFrom(self._strict)
     _place_sequences(graph_def)
-    suffix = self._plain_digest
+    suffix = self._strict_digest
     if self.has_variables:
       suffix += f'_{scope}'
     has_loops = any(n.op in _LOOPS for n in graph_defs.all_nodes(graph_def))
@@ -378,7 +378,7 @@ class TensorFlowGraph:
         name = f'tff_dp_{suffix}_{name}'
         node.attr['shared_name'].s = name.encode()
         variables.append(
-            Variable(
+            KeptVariable(
                 tf.as_dtype(node.attr['dtype'].type),
                 tf.TensorShape(node.attr['shape'].shape),
                 name,
@@ -401,7 +401,7 @@ class TensorFlowGraph:
       device: Device of loops over datasets.
 
     Returns:
-      (symbolic result, list of the computation's variables as `Variable`s).
+      (symbolic result, variables of the computation).
     """
     graph_def, variables = self._named(scope, device)
     inputs = {}

@@ -15,7 +15,7 @@ level p. So every value is known when it is needed.
 """
 
 import collections
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 import dataclasses
 import itertools
 
@@ -25,6 +25,7 @@ import tensorflow_federated as tff
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import interpreter
 from tff_dp.execution.data import datasets
+from tff_dp.execution.data import graph_defs
 
 Struct = tff.structure.Struct
 
@@ -449,16 +450,6 @@ def _is_known_before(node: Node) -> bool:
   return isinstance(node.operation, (Argument, Accumulate, Copy))
 
 
-def _needed(roots: Iterable[Node]) -> set[Node]:
-  found, waiting = set(), list(roots)
-  while waiting:
-    node = waiting.pop()
-    if node not in found:
-      found.add(node)
-      waiting.extend(sources(node))
-  return found
-
-
 def _is_client_work(node: Node) -> bool:
   return node.on_clients and not _is_known_before(node)
 
@@ -588,7 +579,7 @@ def build(block: tff.framework.ComputationBuildingBlock) -> Schedule:
     builder = _Builder(reused)
     result = builder.result_of(block)
   roots = list(nodes_in(result))
-  needed = _needed(roots)
+  needed = graph_defs.reached(roots, sources)
   ordered = [node for node in builder.nodes if node in needed]
   copies = [node for node in ordered if isinstance(node.operation, Copy)]
   # A stage or a pass stores what is copied, as it stores a result.

@@ -27,7 +27,7 @@ DATASET_DEVICE = '/device:CPU:0'
 # Classes of TensorFlow's datasets without a state of their own. A class that is
 # missing here, or has another name in another release, only costs a look at its
 # graph.
-_PLAIN = frozenset([
+_WITHOUT_STATE = frozenset([
     '_BatchDataset',
     '_ConcatenateDataset',
     '_DenseToRaggedDataset',
@@ -209,7 +209,7 @@ def as_argument(
     UnsupportedComputationError: If the dataset calls a Python function, or if
       it may have state and cannot be copied.
   """
-  if _is_plain(dataset):
+  if _is_without_state(dataset):
     return dataset
   with tf.device(DATASET_DEVICE):
     try:
@@ -335,7 +335,7 @@ def _is_repeatable_operation(kind: str) -> bool:
   return kind in _STATEFUL_IN_NAME_ONLY or not graph_defs.is_stateful(kind)
 
 
-def _is_plain(dataset: tf.data.Dataset) -> bool:
+def _is_without_state(dataset: tf.data.Dataset) -> bool:
   """Returns whether it is certain that no use of a dataset changes it.
 
   It inspects only Python objects, which takes microseconds. Serializing a
@@ -347,16 +347,16 @@ def _is_plain(dataset: tf.data.Dataset) -> bool:
     if id(part) in found:
       continue
     found.add(id(part))
-    if type(part).__name__ not in _PLAIN:
+    if type(part).__name__ not in _WITHOUT_STATE:
       return False
     inputs, functions = _compat_tensorflow.parts_of_dataset(part)
-    if not all(map(is_plain_function, functions)):
+    if not all(map(only_reads, functions)):
       return False
     waiting.extend(inputs)
   return True
 
 
-def is_plain_function(function) -> bool:
+def only_reads(function) -> bool:
   """Returns whether a function of a dataset certainly changes nothing.
 
   It must not capture a dataset, or call another function or Python. It may use
@@ -365,13 +365,13 @@ def is_plain_function(function) -> bool:
   return not any(
       tensor.dtype == tf.variant for tensor in function.captured_inputs
   ) and all(
-      _is_plain_operation(operation.type)
+      _only_reads(operation.type)
       for operation in function.graph.get_operations()
   )
 
 
 @functools.cache
-def _is_plain_operation(kind: str) -> bool:
+def _only_reads(kind: str) -> bool:
   if kind in graph_defs.PYTHON_OPERATIONS:
     return False
   definition = graph_defs.op_def(kind)

@@ -162,7 +162,7 @@ class _TensorReader:
     shape = tf.TensorShape(type_spec.shape)
     self._dims = None if shape.rank is None else shape.as_list()
 
-  def is_plain(self, value) -> bool:
+  def is_exact(self, value) -> bool:
     """Returns whether the value is an array of exactly this type."""
     # By its class, as a masked array is something else.
     if type(value) is not np.ndarray or value.dtype != self._dtype:  # pylint: disable=unidiomatic-typecheck
@@ -176,7 +176,7 @@ class _TensorReader:
 
   def read(self, value, reads_once: ReadsOnce) -> list:
     del reads_once
-    if self.is_plain(value):
+    if self.is_exact(value):
       return [value]
     with tf.device(datasets.DATASET_DEVICE):
       return [values.tensor_from_python(value, self._type, '')]
@@ -225,7 +225,7 @@ class _SequenceReader:
           values.leaf_names(value.element_spec) == self._leaf_names
       )
       found = pipelines.read(value) if has_rows else None
-      if found is not None and found.is_plain:
+      if found is not None and found.only_slices:
         found = Leaves([found.table()])
       # Cached, because clients come again, and inspecting takes longer than
       # some clients compute.
@@ -274,7 +274,7 @@ class _SequenceReader:
       return None
     if not value:
       return self._empty
-    rows = [self._plain_parts(element) for element in value]
+    rows = [self._exact_parts(element) for element in value]
     if None not in rows:
       stack, concatenate = np.stack, np.concatenate
     else:
@@ -303,7 +303,7 @@ class _SequenceReader:
       )
     return datasets.Table(columns, 1 if self._is_batched else None)
 
-  def _plain_parts(self, element) -> list[np.ndarray] | None:
+  def _exact_parts(self, element) -> list[np.ndarray] | None:
     """Returns the arrays of an element, or None if it holds anything else."""
     if self._parts is None:
       return None
@@ -317,7 +317,7 @@ class _SequenceReader:
       found = element
     else:
       return None
-    if not all(p.is_plain(value) for p, value in zip(self._parts, found)):
+    if not all(p.is_exact(value) for p, value in zip(self._parts, found)):
       return None
     return [found[index] for index in self._order]
 

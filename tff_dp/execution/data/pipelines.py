@@ -64,7 +64,7 @@ class Pipeline:
   maps: tuple
 
   @property
-  def is_plain(self) -> bool:
+  def only_slices(self) -> bool:
     """Whether the dataset only cuts tensors."""
     return not (self.ordering or self.row_maps or self.maps)
 
@@ -87,7 +87,7 @@ class Pipeline:
     Raises:
       tf.errors.OpError: A map failed.
     """
-    if self.is_plain:
+    if self.only_slices:
       columns = self.columns
       if self.num_rows < len(columns[0]):
         columns = tuple(column[: self.num_rows] for column in columns)
@@ -186,7 +186,7 @@ def read(dataset: tf.data.Dataset) -> Pipeline | None:
       tuple(columns), tuple(ordering), num_rows, tuple(row_maps), batch_size,
       tuple(maps),
   )  # pyformat: disable
-  if found.is_plain:
+  if found.only_slices:
     return found
   is_small = 0 < num_rows <= min(_MAX_ROWS, _MAX_BYTES // max(1, row_bytes))
   if not is_small or not all(map(_is_function, (*row_maps, *maps))):
@@ -212,7 +212,7 @@ def _num_rows_after(num_rows: int, name: str, count: int, *_) -> int:
 def _is_function(function) -> bool:
   """Returns whether a map depends on its arguments only."""
   return (
-      datasets.is_plain_function(function)
+      datasets.only_reads(function)
       and all(
           t.dtype not in (tf.variant, tf.resource) and t.shape.rank is not None
           for t in (*function.inputs, *function.outputs)
