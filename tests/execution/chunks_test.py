@@ -1219,8 +1219,8 @@ class LimitsTest(parameterized.TestCase):
 
   @parameterized.parameters(
       (dict(), 'in_chunks'),
-      (dict(min_of_worker=10, min_alike=10, max_bytes=100), 'in_chunks'),
-      (dict(min_of_worker=10, min_alike=10), 'at_once'),
+      (dict(min_of_worker=10, min_at_once=10, max_bytes=100), 'in_chunks'),
+      (dict(min_of_worker=10, min_at_once=10), 'at_once'),
       (chunks.ON_GPU, 'at_once'),
   )
   def test_work_within_limits(self, limits, path):

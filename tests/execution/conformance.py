@@ -83,7 +83,7 @@ def dataset(values, dtype=np.int32) -> tf.data.Dataset:
 def at_once() -> Iterator[None]:
   """Lets few clients work at once, too, and single ones of their kind."""
   few = dataclasses.replace(
-      chunks.ON_CPU, min_of_worker=1, min_with_convolutions=1, min_alike=1
+      chunks.ON_CPU, min_of_worker=1, min_with_convolutions=1, min_at_once=1
   )
   with mock.patch.object(chunks, 'ON_CPU', few):
     yield

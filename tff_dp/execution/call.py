@@ -287,7 +287,7 @@ class Call:
 
     limits = chunks.limits(device)
 
-    def num_alike(kind):
+    def num_at_once(kind):
       return self._program.num_at_once(
           number, worker, kind=kind, num_clients=len(share)
       )
@@ -297,16 +297,16 @@ class Call:
         share,
     )
     def reads_once(kind):
-      return num_alike(kind) >= limits.min_alike or bool(
-          self._program.chunk_pass(number, worker, kind=kind)
+      return num_at_once(kind) >= limits.min_at_once or bool(
+          self._program.pass_in_loop(number, worker, kind=kind)
       )
 
     leaves = self._leaves(one_pass, functools.cache(reads_once))
     for chunk in chunks.gather(
         ((client, leaves(client)) for client in good),
         limit=self._max_clients_per_call,
-        num_alike=num_alike,
-        min_alike=limits.min_alike,
+        num_at_once=num_at_once,
+        min_at_once=limits.min_at_once,
     ):
       accumulators = self._work_on(
           number, worker, chunk, server_inputs, accumulators, failures
@@ -392,10 +392,10 @@ class Call:
     Raises:
       ResourceExhaustedError: The memory does not hold so many clients at once.
     """
-    if chunk.is_alike:
-      compiled, join, path = self._program.cohort_pass, chunks.stack, _AT_ONCE
+    if chunk.is_at_once:
+      compiled, join, path = self._program.pass_at_once, chunks.stack, _AT_ONCE
     else:
-      compiled, join, path = self._program.chunk_pass, chunks.join, _IN_CHUNKS
+      compiled, join, path = self._program.pass_in_loop, chunks.join, _IN_CHUNKS
     function = compiled(number, worker, kind=chunk.kind)
     if function is None:
       return None
@@ -407,7 +407,7 @@ class Call:
     except Exception as error:  # pylint: disable=broad-except
       if (
           isinstance(error, tf.errors.ResourceExhaustedError)
-          and chunk.is_alike
+          and chunk.is_at_once
           and len(chunk.clients) > 1
       ):
         raise

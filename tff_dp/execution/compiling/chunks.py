@@ -54,14 +54,14 @@ class Limits:
       not pay to trace the graph, which takes a second or so.
     min_with_convolutions: The same where the work has convolutions, whose graph
       takes several seconds.
-    min_alike: Fewest clients in a stack, see `gather`.
+    min_at_once: Fewest clients in a stack, see `gather`.
   """
 
   max_bytes: int
   min_fitting: int
   min_of_worker: int
   min_with_convolutions: int
-  min_alike: int
+  min_at_once: int
 
 
 # More than 8 MB leaves the caches of a processor, and then a loop is as fast.
@@ -71,7 +71,7 @@ ON_CPU = Limits(
     min_fitting=16,
     min_of_worker=64,
     min_with_convolutions=256,
-    min_alike=8,
+    min_at_once=8,
 )
 # A loop leaves a card idle between its small kernels. So two clients at once
 # already pay. A card that has less memory gets smaller stacks, see `call`.
@@ -80,7 +80,7 @@ ON_GPU = Limits(
     min_fitting=2,
     min_of_worker=2,
     min_with_convolutions=256,
-    min_alike=2,
+    min_at_once=2,
 )
 
 
@@ -103,7 +103,7 @@ class Chunk:
     leaves: Tensors and tables of each client, see `leaves.Leaves`. None if the
       chunk is one client that runs alone.
     kind: Form of the clients' sequences, such as rows or batches.
-    is_alike: Whether all clients run at once, see `stack`.
+    is_at_once: Whether all clients run at once, see `stack`.
     num_bytes: Size of the data of all clients in bytes.
   """
 
@@ -112,7 +112,7 @@ class Chunk:
       default_factory=list
   )
   kind: datasets.Kind | None = None
-  is_alike: bool = False
+  is_at_once: bool = False
   num_bytes: int = 0
 
   def add(self, client: int, leaves: leaves_lib.Leaves) -> None:
@@ -123,7 +123,7 @@ class Chunk:
 
   def halves(self) -> list['Chunk']:
     """Returns two chunks that have all clients of this one, in their order."""
-    found = [Chunk(is_alike=self.is_alike), Chunk(is_alike=self.is_alike)]
+    found = [Chunk(is_at_once=self.is_at_once) for _ in range(2)]
     middle = len(self.clients) // 2
     for position, pair in enumerate(zip(self.clients, self.leaves)):
       found[position >= middle].add(*pair)
@@ -134,8 +134,8 @@ def gather(
     clients: Iterable[tuple[int, leaves_lib.Leaves | None]],
     *,
     limit: int,
-    num_alike: Callable[[datasets.Kind], int],
-    min_alike: int,
+    num_at_once: Callable[[datasets.Kind], int],
+    min_at_once: int,
 ) -> Iterator[Chunk]:
   """Yields the clients in chunks.
 
@@ -145,7 +145,7 @@ def gather(
     in memory before, gets a chunk of its own.
   * A stack has clients whose sequences have equal shapes and lengths. Each
     operation runs once for all of them. There are stacks only if `limit` and
-    `num_alike` allow at least `min_alike` clients.
+    `num_at_once` allow at least `min_at_once` clients.
   * A loop runs the other clients one after the other. Their leaves have one
     form (`Leaves.form`), and at most 32 MiB of data. They are consecutive, if
     clients in stacks are not counted.
@@ -153,17 +153,17 @@ def gather(
   A stack is yielded when it is full. If the unfinished stacks have more than
   32 MiB of data together, the largest of them is yielded early. So the clients
   of a stack may come after clients with higher numbers. Stacks that still have
-  fewer than `min_alike` clients at the end become loops.
+  fewer than `min_at_once` clients at the end become loops.
 
   Args:
     clients: Pairs (number, leaves), with None for a client that must run alone.
     limit: Largest number of clients of a chunk. A loop takes at most 64,
       whatever the limit.
-    num_alike: Function from the form of the sequences, a `datasets.Kind`, to
+    num_at_once: Function from the form of the sequences, a `datasets.Kind`, to
       the number of such clients that can be stacked in one chunk, 0 for none.
-    min_alike: Fewest clients in a stack.
+    min_at_once: Fewest clients in a stack.
   """
-  num_alike = functools.cache(num_alike)
+  num_at_once = functools.cache(num_at_once)
   last, last_form, groups, num_waiting = Chunk(), None, {}, 0
   for client, own in clients:
     if (
@@ -176,15 +176,15 @@ def gather(
       last, last_form = Chunk(), None
       yield Chunk([client], None)
       continue
-    at_once = min(limit, num_alike(own.kind))
-    if at_once >= min_alike:
+    most = min(limit, num_at_once(own.kind))
+    if most >= min_at_once:
       group = own.form, own.lengths
       chunk = groups.get(group)
       if chunk is None:
-        chunk = groups[group] = Chunk(is_alike=True)
+        chunk = groups[group] = Chunk(is_at_once=True)
       chunk.add(client, own)
       num_waiting += own.num_bytes
-      if len(chunk.clients) < at_once:
+      if len(chunk.clients) < most:
         if num_waiting <= MAX_BYTES:
           continue
         group = max(groups, key=lambda group: groups[group].num_bytes)
@@ -204,14 +204,14 @@ def gather(
     yield last
   few = []
   for chunk in groups.values():
-    if len(chunk.clients) >= min_alike:
+    if len(chunk.clients) >= min_at_once:
       yield chunk
     else:
       few += zip(chunk.clients, chunk.leaves)
   if few:
     few.sort(key=lambda pair: pair[0])
     yield from gather(
-        few, limit=limit, num_alike=lambda kind: 0, min_alike=min_alike
+        few, limit=limit, num_at_once=lambda kind: 0, min_at_once=min_at_once
     )
 
 

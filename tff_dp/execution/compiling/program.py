@@ -33,7 +33,7 @@ Struct = tff.structure.Struct
 _program_numbers = itertools.count()
 _log = logging.getLogger(__name__)
 # Operations that work in a loop over clients.
-_IN_CHUNKS = (
+_IN_LOOP = (
     schedule_lib.Call,
     schedule_lib.Pick,
     schedule_lib.Select,
@@ -292,7 +292,7 @@ class Program:
         self._functions[key] = function
       return self._functions[own]
 
-  def chunk_pass(
+  def pass_in_loop(
       self, number: int, worker: int, *, kind: datasets.Kind
   ) -> tracing.TracedFunction | None:
     """Returns the function that does a pass for a chunk of clients.
@@ -370,7 +370,7 @@ class Program:
   def num_at_once(
       self, number: int, worker: int, *, kind: datasets.Kind, num_clients: int
   ) -> int:
-    """Returns the largest number of clients in one call of `cohort_pass`.
+    """Returns the largest number of clients in one call of `pass_at_once`.
 
     It is 0 if there is no such function, if the worker has too few clients, or
     if the model and the results of a client are so large that too few clients
@@ -379,7 +379,7 @@ class Program:
     Args:
       number: Number of the pass, from 1.
       worker: Index of the worker that runs the function.
-      kind: Form of the clients' sequences, as for `cohort_pass`.
+      kind: Form of the clients' sequences, as for `pass_at_once`.
       num_clients: Number of clients of the worker.
     """
     one_pass = self._schedule.passes[number - 1]
@@ -399,7 +399,7 @@ class Program:
     found = min(found, self._fitting.get((number, device), found))
     if found < limits.min_fitting:
       return 0
-    is_there = self.cohort_pass(number, worker, kind=kind)
+    is_there = self.pass_at_once(number, worker, kind=kind)
     return found if is_there is not None else 0
 
   def too_many_at_once(self, number: int, worker: int, clients: int) -> None:
@@ -422,10 +422,10 @@ class Program:
         ' %d, which takes longer.', device, clients, clients // 2
     )
 
-  def cohort_pass(
+  def pass_at_once(
       self, number: int, worker: int, *, kind: datasets.Kind
   ) -> tracing.TracedFunction | None:
-    """Returns the function that does a pass for many alike clients at once.
+    """Returns the function that does a pass for many clients at once.
 
     It maps server inputs, a chunk from `chunks.stack` and accumulators to the
     new accumulators.
@@ -455,7 +455,7 @@ class Program:
     inputs = [*one_pass.server_inputs, *one_pass.client_inputs]
 
     def body(interpreting, tensors):
-      interpreting.way = tracing.Way.VECTORIZED
+      interpreting.way = tracing.Way.AT_ONCE
       server, chunk, accumulators = _cut(
           tensors, len(server_specs), len(tensors) - len(accumulator_specs)
       )
@@ -527,7 +527,7 @@ class Program:
     return (
         not one_pass.kept
         and not any(spec.dtype == tf.variant for spec in specs)
-        and all(isinstance(n.operation, _IN_CHUNKS) for n in one_pass.nodes)
+        and all(isinstance(n.operation, _IN_LOOP) for n in one_pass.nodes)
     )
 
   def merge(self, number: int) -> tracing.TracedFunction:

@@ -35,14 +35,14 @@ class Way(enum.Enum):
   """How computations of clients become part of a graph.
 
   Attributes:
-    VECTORIZED: Pure functions of listed operations only, for many clients at
+    AT_ONCE: Pure functions of listed operations only, for many clients at
       once.
     PURE: Pure functions, for one client after the other.
     SESSIONS: Graphs as they are. Variables and tables start anew for each
       client, as in a session of TFF's runtime.
   """
 
-  VECTORIZED = enum.auto()
+  AT_ONCE = enum.auto()
   PURE = enum.auto()
   SESSIONS = enum.auto()
 
@@ -104,7 +104,7 @@ class GraphInterpreter(interpreter.Interpreter):
     if self.way is not Way.SESSIONS:
       return graph.inlined(
           argument,
-          is_vectorized=self.way is Way.VECTORIZED,
+          is_vectorized=self.way is Way.AT_ONCE,
           own_zero=self.own_zero,
       )
     result, variables = graph.stamp(
