@@ -163,6 +163,26 @@ class ShardsTest(absltest.TestCase):
       )
     self.assertRegex(heard[0], r'waiting for shard .* of 3 on 2 workers')
 
+  def test_a_future_has_what_its_task_ended_with(self):
+    lost = LookupError('first line\nsecond line')
+    failed = ValueError('not lost')
+    for end, expected in (
+        ({'return_value': b'found'}, b'found'),
+        ({'side_effect': failed}, failed),
+        ({'side_effect': lost}, 'LookupError: first line'),
+    ):
+      future, task = concurrent.futures.Future(), mock.Mock()
+      task.result.configure_mock(**end)
+      engine_lib.settle(future, task, (LookupError,))
+      # Settled already: its shard was cancelled.
+      engine_lib.settle(future, task, (LookupError,))
+      error = future.exception()
+      if isinstance(expected, str):
+        self.assertIsInstance(error, engine_lib.WorkerLostError)
+        self.assertEqual(str(error), expected)
+      else:
+        self.assertIs(error or future.result(), expected)
+
   def test_lost_too_often(self):
     with self.assertRaisesRegex(engine_lib.ClusterError, 'tried 3 times'):
       self._run(_Lossy(99), lambda shared, shard: shard, [b'a'], max_retries=2)
