@@ -379,6 +379,10 @@ _MORE_PIPELINES_OF_ROWS = dict(
 _COUNTS = [[3, 1, 2], [2], [], [4, 4, 7], [5, 1], [9], []]
 
 
+def _two_sums(x, y):
+  return 2 * x + y, x + y
+
+
 def _sum_over_clients(work):
   @tff.federated_computation(at_clients(work.type_signature.parameter))
   def computation(values):
@@ -770,6 +774,38 @@ class ComputationTest(parameterized.TestCase):
     # 2; 2, 5 * 1, 6 * 4; 2, 6 * 1, 13 * 5.
     expected = 2 + 31 * (31 * 2 + 5) + 24 + 31 * (31 * 2 + 6) + 65
     self.assertEqual(_run('in_chunks', computation, numbers)[0], expected)
+
+  @parameterized.named_parameters(
+      ('twice', lambda x, y, z: x.reduce(y, z) - 5 * x.reduce(y + 1, z), 4),
+      (
+          'in_a_branch',
+          lambda x, y, z: tf.cond(y > 0, lambda: x.reduce(y, z), lambda: y),
+          0,
+      ),
+      ('after_a_scan', lambda x, y, z: x.scan(y, _two_sums).reduce(y, z), 4),
+  )
+  def test_reductions_of_a_scan(self, reduced, at_once):
+    @tff.tensorflow.computation(_NUMBERS)
+    def work(numbers):
+      variable = tf.Variable(3, dtype=tf.int64)
+
+      @tf.function
+      def loop():
+        scanned = numbers.scan(
+            np.int64(1), lambda x, y: (x + y, x * variable.assign_add(y))
+        )
+        return reduced(
+            scanned, variable.assign_add(1), lambda x, y: 31 * x + y
+        )
+
+      return loop()
+
+    self.assert_paths_agree(
+        _sum_over_clients(work),
+        [[3, 1], [], [4, 7], [2]],
+        in_chunks=4,
+        at_once=at_once,
+    )
 
   def test_accumulators_that_depend_on_each_other(self):
     # With one worker, as the order counts here.

@@ -251,6 +251,21 @@ class Optional:
     return dataclasses.replace(self, is_sure=True)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scan:
+  """A sequence that a scan makes of another one, step by step when reduced.
+
+  Attributes:
+    sequence: The other sequence.
+    node: The `ScanDataset`.
+    inputs: State of the scan, and other inputs of its step.
+  """
+
+  sequence: 'Columns | Scan'
+  node: tf.compat.v1.NodeDef
+  inputs: Sequence
+
+
 @dataclasses.dataclass(frozen=True)
 class NoState:
   """Placeholder for dataset state that nothing reads."""

@@ -9,6 +9,7 @@ inputs.
 """
 
 from collections.abc import Sequence
+import itertools
 
 import tensorflow as tf
 
@@ -48,6 +49,9 @@ class _State:
         self._objects[id(value)] = value
       if isinstance(value, columns.Iterator) and value.sequence is None:
         raise errors.NotPlainError('an iterator is set up later')
+      if isinstance(value, columns.Scan):
+        # Its variables would not be copies.
+        raise errors.NotPlainError('a branch or loop takes a scan')
 
   @property
   def tensors(self) -> list[tf.Tensor]:
@@ -291,28 +295,49 @@ def _loop_of(result: tf.Tensor) -> tf.Operation:
   return result.op
 
 
+def scanned(node, sequence, *rest) -> list:
+  """Returns the output of a `ScanDataset`, which runs when it is reduced."""
+  return [columns.Scan(sequence, node, rest)]
+
+
 def reduce(library, node, sequence, *rest) -> list:
   """Returns the outputs of a `ReduceDataset`.
 
-  Updates the variables and iterators in `rest`.
+  AutoGraph makes a scan and a reduction of a `for` loop. A step of the loop
+  here is a step of the scan and then a step of the reduction. Updates the
+  variables and iterators that the two take.
 
   Raises:
     NotPlainError: The reduction has something that is not supported here.
   """
+  loops = [(node, rest)]
+  while isinstance(sequence, columns.Scan):
+    loops.insert(0, (sequence.node, sequence.inputs))
+    sequence = sequence.sequence
   columns.check_is_columns(node, sequence)
-  size = len(node.attr['Tstate'].list.type)
-  start, others = list(rest[:size]), list(rest[size:])
+  sizes = [len(each.attr['Tstate'].list.type) for each, _ in loops]
+  start, others = [], []
+  for size, (_, inputs) in zip(sizes, loops):
+    start += inputs[:size]
+    others += inputs[size:]
   _check_are_values(node, start)
   state = _State(others)
-  shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
-  step = node.attr['f'].func.name
+  shapes = [tf.TensorShape(None)] * sum(sizes[:-1])
+  shapes += map(tf.TensorShape, node.attr['output_shapes'].list.shape)
 
   def body(index, *tensors):
-    own, inner = state.inside(others, tensors[size:])
+    own, inner = state.inside(others, tensors[len(start) :])
+    before, own, after = iter(tensors), iter(own), []
     element = sequence.element(index)
-    results = library.call(step, [*tensors[:size], *element, *own])
-    _check_are_values(node, results)
-    return [index + 1, *results, *inner.tensors]
+    for size, (each, inputs) in zip(sizes, loops):
+      states = list(itertools.islice(before, size))
+      rest = itertools.islice(own, len(inputs) - size)
+      name = each.attr['f'].func.name
+      results = library.call(name, [*states, *element, *rest])
+      _check_are_values(each, results)
+      after += results[:size]
+      element = results[size:]
+    return [index + 1, *after, *inner.tensors]
 
   index = sequence.begin()
   _, *found = _loop(
@@ -322,8 +347,8 @@ def reduce(library, node, sequence, *rest) -> list:
       [index, *start, *state.tensors],
       [index.shape, *shapes, *state.shapes],
   )
-  state.update(found[size:])
-  return found[:size]
+  state.update(found[len(start) :])
+  return found[: len(start)][-sizes[-1] :]
 
 
 def mapped(library, node, sequence, *others) -> list:

@@ -32,7 +32,6 @@ import tensorflow_federated as tff
 from tff_dp.execution import errors
 from tff_dp.execution.compiling import loops
 from tff_dp.execution.compiling import pure
-from tff_dp.execution.compiling import scans
 from tff_dp.execution.data import datasets
 from tff_dp.execution.data import graph_defs
 from tff_dp.execution.data import values
@@ -312,7 +311,6 @@ class TensorFlowGraph:
         self._graph_def,
         f'a TensorFlow computation of type {block.type_signature}',
     )
-    scans.fuse_scans(self._graph_def)
     if source.initialize_op:
       _add_initializer(
           self._graph_def,

@@ -5,12 +5,11 @@
 `Dataset.reduce` is one operation, `ReduceDataset`. In every call its kernel
 instantiates the function of a step again, and its iterator copies the library
 of functions. For a small client, each of the two takes longer than training. A
-`for` loop is a `ScanDataset` with a `ReduceDataset` after it. Before this
-module runs, `scans` fuses the two into one `ReduceDataset`. Names and
-signatures of nodes stay the same.
+`for` loop is a `ScanDataset` with a `ReduceDataset` after it. One loop does the
+steps of both. Names and signatures of nodes stay the same.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -35,89 +34,132 @@ def _on_cpu():
   return tf.device(datasets.DATASET_DEVICE)
 
 
-def _reduce_iterator(variant, state, step, dtypes):
-  """Returns (condition, body, start values) of a loop over an iterator.
+def _data_inputs(node) -> list[str]:
+  return [tensor for tensor in node.input if not tensor.startswith('^')]
 
-  The loop does the work of a `ReduceDataset`.
+
+class _Step:
+  """The step of a `ReduceDataset` or `ScanDataset`.
+
+  Attributes:
+    state: Dtypes of its state.
+    others: Dtypes of its other inputs, which stay the same.
+    elements: Dtypes of the components of an element.
+    shapes: Shapes of the state.
   """
+
+  def __init__(self, node, functions):
+    self._function = type(node.attr['f'].func)()
+    self._function.CopyFrom(node.attr['f'].func)
+    signature = functions[self._function.name].signature
+    self._results = [result.type for result in signature.output_arg]
+    self.state = list(node.attr['Tstate'].list.type)
+    self.others = list(node.attr['Targuments'].list.type)
+    arguments = [argument.type for argument in signature.input_arg]
+    end = len(arguments) - len(self.others)
+    self.elements = arguments[len(self.state) : end]
+    self.shapes = [tf.TensorShape(None)] * len(self.state)
+    if node.op == 'ReduceDataset':
+      given = node.attr['output_shapes'].list.shape
+      self.shapes = list(map(tf.TensorShape, given))
+
+  def __call__(self, state, element, others) -> tuple[list, list]:
+    """Returns the state after the step, and the element of a scan."""
+    found = tf.raw_ops.StatefulPartitionedCall(
+        args=[*state, *element, *others], Tout=self._results, f=self._function
+    )
+    size = len(self.state)
+    return list(map(tf.ensure_shape, found[:size], self.shapes)), found[size:]
+
+
+def _taken(tensors: Iterator, dtypes: list) -> list[tf.Tensor]:
+  """Returns the next tensors, one for each dtype."""
+  return [next(tensors) for _ in dtypes]
+
+
+def _loop_of(steps: list[_Step]):
+  """Returns a function that does steps for each element of a dataset.
+
+  It takes the dataset, and then the state and the other inputs of each step. It
+  returns the state of the last step. What a step returns besides its state is
+  the element of the next step.
+  """
+  dtypes = steps[0].elements
   element = dict(output_types=dtypes, output_shapes=[None] * len(dtypes))
-  with _on_cpu():
-    iterator = tf.raw_ops.AnonymousIteratorV3(**element)
-    make = tf.raw_ops.MakeIterator(dataset=variant, iterator=iterator)
+  inputs = [dtype for s in steps for dtype in (*s.state, *s.others)]
+  specs = [tf.TensorSpec(None, dtype) for dtype in (tf.variant, *inputs)]
 
-  def get_next(after):
-    with _on_cpu(), tf.control_dependencies(after):
-      return tf.raw_ops.IteratorGetNextAsOptional(iterator=iterator, **element)
-
-  def has_value(optional, *_):
+  # No other function in a graph has a name with these words.
+  @tf.function(input_signature=specs, autograph=False)
+  def tff_dp_loop(variant, *inputs):
+    inputs = iter(inputs)
+    start, others = [], []
+    for step in steps:
+      start += _taken(inputs, step.state)
+      others.append(_taken(inputs, step.others))
     with _on_cpu():
-      return tf.raw_ops.OptionalHasValue(optional=optional)
+      iterator = tf.raw_ops.AnonymousIteratorV3(**element)
+      make = tf.raw_ops.MakeIterator(dataset=variant, iterator=iterator)
 
-  def body(optional, *state):
-    with _on_cpu():
-      parts = tf.raw_ops.OptionalGetValue(optional=optional, **element)
-    state = step(state, parts)
-    return get_next(state), *state
+    def get_next(after):
+      with _on_cpu(), tf.control_dependencies(after):
+        return tf.raw_ops.IteratorGetNextAsOptional(
+            iterator=iterator, **element
+        )
 
-  return has_value, body, [get_next([make]), *state]
+    def has_value(optional, *_):
+      with _on_cpu():
+        return tf.raw_ops.OptionalHasValue(optional=optional)
+
+    def body(optional, *state):
+      with _on_cpu():
+        parts = tf.raw_ops.OptionalGetValue(optional=optional, **element)
+      before, after = iter(state), []
+      for step, own in zip(steps, others):
+        found, parts = step(_taken(before, step.state), parts, own)
+        after += found
+      return get_next(after), *after
+
+    shapes = [shape for step in steps for shape in step.shapes]
+    _, *state = tf.while_loop(
+        has_value,
+        body,
+        [get_next([make]), *start],
+        shape_invariants=[tf.TensorShape([]), *shapes],
+        parallel_iterations=1,
+        name='tff_dp_loop',
+    )
+    return state[-len(steps[-1].state) :]
+
+  return tff_dp_loop.get_concrete_function()
 
 
-class _Library:
-  """Adds functions to a graph, and replaces operations by calls of them."""
+def _replace(graph_def, scope, nodes: list, functions) -> None:
+  """Replaces a `ReduceDataset` by a call of a loop over an iterator.
 
-  def __init__(self, graph_def):
-    self._graph_def = graph_def
-    self._taken = {f.signature.name for f in graph_def.library.function}
-
-  def replace(self, scope, node, fn: Callable, dtypes, step=None) -> None:
-    """Replaces a node by a call of `fn` with the same arguments and results.
-
-    Args:
-      scope: Function that the node is in, None for the graph itself.
-      node: Node, which is changed but keeps its name and its inputs.
-      fn: Function to trace with arguments of these dtypes.
-      dtypes: Dtypes of the arguments.
-      step: Pair (name of the real step, stand-in). `fn` is traced with the
-        stand-in. Calls of the stand-in then become calls of the real step.
-    """
-    specs = [tf.TensorSpec(None, dtype) for dtype in dtypes]
-    traced = tf.function(fn, input_signature=specs, autograph=False)
-    traced = traced.get_concrete_function()
-    found = [traced.function_def, *traced.graph.as_graph_def().library.function]
-    library = {f.signature.name: f for f in found}
-    if step is not None:
-      stand_in = step[1].function_def.signature.name
-      library.pop(stand_in, None)
-    names = {name: self._unused(name) for name in library}
-    for name, function in library.items():
-      function.signature.name = names[name]
-      for inner in function.node_def:
-        for place in graph_defs.function_attributes(inner):
-          if step is not None and place.name == stand_in:
-            place.CopyFrom(step[0])
-          else:
-            place.name = names[place.name]
-      self._graph_def.library.function.add().CopyFrom(function)
-    if scope is not None:
-      _rename_outputs(scope, node.name)
-    name, inputs = node.name, list(node.input)
-    # No device: operations for the CPU have one inside.
-    node.Clear()
-    node.name, node.op = name, 'StatefulPartitionedCall'
-    node.input.extend(inputs)
-    signature = traced.function_def.signature
-    node.attr['f'].func.name = names[signature.name]
-    for name, arguments in (
-        ('Tin', signature.input_arg), ('Tout', signature.output_arg)
-    ):  # pyformat: disable
-      node.attr[name].list.SetInParent()
-      node.attr[name].list.type.extend(a.type for a in arguments)
-
-  def _unused(self, name: str) -> str:
-    while name in self._taken:
-      name += '_'
-    self._taken.add(name)
-    return name
+  Args:
+    graph_def: Graph to change.
+    scope: Function that the node is in, None for the graph itself.
+    nodes: The scans before the node, and the node, which keeps its name.
+    functions: Functions of the steps by name.
+  """
+  traced = _loop_of([_Step(each, functions) for each in nodes])
+  inner = traced.graph.as_graph_def().library.function
+  graph_def.library.function.extend([traced.function_def, *inner])
+  node, signature = nodes[-1], traced.function_def.signature
+  if scope is not None:
+    _rename_outputs(scope, node.name)
+  name, inputs, control = node.name, _data_inputs(nodes[0])[:1], []
+  for each in nodes:
+    inputs += _data_inputs(each)[1:]
+    control += [tensor for tensor in each.input if tensor.startswith('^')]
+  # No device: operations for the CPU have one inside.
+  node.Clear()
+  node.name, node.op = name, 'StatefulPartitionedCall'
+  node.input.extend([*inputs, *dict.fromkeys(control)])
+  node.attr['f'].func.name = signature.name
+  node.attr['Tin'].list.type.extend(a.type for a in signature.input_arg)
+  node.attr['Tout'].list.type.extend(a.type for a in signature.output_arg)
 
 
 def _rename_outputs(function, name: str) -> None:
@@ -133,54 +175,6 @@ def _rename_outputs(function, name: str) -> None:
     node.input[:] = map(renamed, node.input)
   for key, tensor in function.ret.items():
     function.ret[key] = renamed(tensor)
-
-
-def _plain_reduce(library, functions, scope, node) -> None:
-  """Replaces a `ReduceDataset` by a call of a loop over an iterator."""
-  step = node.attr['f'].func
-  state_types = list(node.attr['Tstate'].list.type)
-  other_types = list(node.attr['Targuments'].list.type)
-  arguments = [a.type for a in functions[step.name].signature.input_arg]
-  size = len(state_types)
-  element_types = arguments[size : len(arguments) - len(other_types)]
-  shapes = [tf.TensorShape(s) for s in node.attr['output_shapes'].list.shape]
-
-  @tf.function(
-      input_signature=[tf.TensorSpec(None, dtype) for dtype in arguments],
-      autograph=False,
-  )
-  def stand_in(*tensors):
-    del tensors
-    # Add a side effect, because the step may have some.
-    tf.raw_ops.StackV2(max_size=0, elem_type=tf.int32)
-    return [tf.raw_ops.Placeholder(dtype=dtype) for dtype in state_types]
-
-  stand_in = stand_in.get_concrete_function()
-
-  def reduce_fn(variant, *rest):
-    others = rest[size:]
-
-    def take_step(state, parts):
-      found = stand_in(*state, *parts, *others)
-      return [
-          tf.ensure_shape(part, shape) for part, shape in zip(found, shapes)
-      ]
-
-    cond, body, start = _reduce_iterator(
-        variant, rest[:size], take_step, element_types
-    )
-    _, *result = tf.while_loop(
-        cond,
-        body,
-        start,
-        shape_invariants=[tf.TensorShape([]), *shapes],
-        parallel_iterations=1,
-    )
-    return result
-
-  dtypes = [tf.variant, *state_types, *other_types]
-  step = type(step).FromString(step.SerializeToString())
-  library.replace(scope, node, reduce_fn, dtypes, (step, stand_in))
 
 
 def _scopes(graph_def) -> Iterator[tuple]:
@@ -212,12 +206,29 @@ def _is_plain_step(functions, name: str) -> bool:
   return True
 
 
-def _can_be_plain(node, functions) -> bool:
+def _can_be_plain(node, operation: str, functions) -> bool:
+  """Returns whether an operation, if it is this one, can be a plain loop."""
   return (
-      node.op == 'ReduceDataset'
+      node.op == operation
       and tf.variant.as_datatype_enum not in node.attr['Tstate'].list.type
       and _is_plain_step(functions, node.attr['f'].func.name)
   )
+
+
+def _with_scans(node, around, functions) -> list:
+  """Returns the scans that a reduction reads, in order, and the reduction.
+
+  Args:
+    node: The reduction.
+    around: All nodes of the graph or function that it is in.
+    functions: Functions by name.
+  """
+  named, found = {other.name: other for other in around}, [node]
+  while True:
+    scan = named.get(graph_defs.source(found[0].input[0])[0])
+    if scan is None or not _can_be_plain(scan, 'ScanDataset', functions):
+      return found
+    found.insert(0, scan)
 
 
 def _called_by_datasets(graph_def, functions) -> set[str]:
@@ -225,7 +236,8 @@ def _called_by_datasets(graph_def, functions) -> set[str]:
   waiting = [
       name
       for _, node in _scopes(graph_def)
-      if node.op not in CALLING and not _can_be_plain(node, functions)
+      if node.op not in CALLING
+      and not _can_be_plain(node, 'ReduceDataset', functions)
       for name in graph_defs.called([node], functions)
   ]
   found = set()
@@ -242,11 +254,12 @@ def with_plain_loops(graph_def) -> tf.compat.v1.GraphDef:
   copy = tf.compat.v1.GraphDef()
   copy.CopyFrom(graph_def)
   functions = {f.signature.name: f for f in graph_def.library.function}
-  library = _Library(copy)
   own = _called_by_datasets(graph_def, functions)
   for scope, node in list(_scopes(copy)):
     # Not within a dataset, whose functions should have no state.
     if scope is None or scope.signature.name not in own:
-      if _can_be_plain(node, functions):
-        _plain_reduce(library, functions, scope, node)
+      if _can_be_plain(node, 'ReduceDataset', functions):
+        around = copy.node if scope is None else scope.node_def
+        nodes = _with_scans(node, around, functions)
+        _replace(copy, scope, nodes, functions)
   return copy

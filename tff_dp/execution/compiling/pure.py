@@ -339,6 +339,8 @@ class _Scope:
       return control_flow.conditional(library, node, *inputs[:1], inputs[1:])
     if node.op in _WHILES:
       return control_flow.while_loop(library, node, inputs)
+    if node.op == 'ScanDataset':
+      return control_flow.scanned(node, *inputs)
     if node.op == 'ReduceDataset':
       return control_flow.reduce(library, node, *inputs)
     if node.op in ('MapDataset', 'ParallelMapDatasetV2'):
