@@ -20,6 +20,33 @@ _PRIVATE_TENSORFLOW = {
 }
 # Words in the names of datasets whose elements come in a random order.
 _NO_ORDER = ('Shuffle', 'Random')
+# TensorFlow calls them stateful, but what they return follows from their
+# arguments and from what variables and tables hold. Functions that they call
+# are searched, too.
+_STATEFUL_BUT_FIXED = frozenset([
+    'AnonymousHashTable',
+    'AnonymousMemoryCache',
+    'Assert',
+    'Case',
+    'CheckNumerics',
+    'CheckNumericsV2',
+    'DummyMemoryCache',
+    'HashTableV2',
+    'If',
+    'LookupTableFindV2',
+    'LookupTableSizeV2',
+    'Print',
+    'PrintV2',
+    'ReadVariableOp',
+    'ResourceGather',
+    'ResourceGatherNd',
+    'StatefulPartitionedCall',
+    'StatelessRandomGetAlg',
+    'VarHandleOp',
+    'VarIsInitializedOp',
+    'VariableShape',
+    'While',
+])
 
 
 def private_tensorflow(name: str):
@@ -223,8 +250,9 @@ def unordered_datasets(dataset) -> Iterator[str]:
   These are shuffles, random choices, Python code, and operations that need not
   keep the order: those with `deterministic=False`, as an argument or as an
   option. The search covers the steps of the dataset, and the graphs of the
-  functions that the steps call, such as the function of a `map`. Two kinds of
-  steps are always named, because they cannot be searched:
+  functions that the steps call, such as the function of a `map`. Operations in
+  these functions that work on tensors are left to `stateful_operations`. Two
+  kinds of steps are always named, because they cannot be searched:
 
   * a parallel `interleave`. TensorFlow 2.14.1 and 2.21.0 do not keep its
     argument `deterministic`.
@@ -238,10 +266,44 @@ def unordered_datasets(dataset) -> Iterator[str]:
   # The options of the datasets that it is made of are in it, too.
   if dataset.options().deterministic is False:
     yield 'Options.deterministic=False'
-  yield from _unordered_steps(dataset)
+  for step in _all_steps(dataset):
+    yield from _unordered_step(step)
 
 
-def _unordered_steps(dataset) -> Iterator[str]:
+def stateful_operations(dataset) -> Iterator[str]:
+  """Yields the names of operations with state in functions of a dataset.
+
+  Such as `RandomShuffle` in the function of a `map`. They may give other values
+  in each reading, so they may also change the order: of the rows of a batch, or
+  of the groups that a function makes. A seed does not help, because a second
+  reading goes on with the numbers of the first one. Operations that only read a
+  variable or a table are not named. Datasets and Python code are left to
+  `unordered_datasets`.
+
+  Args:
+    dataset: A `tf.data.Dataset`.
+  """
+  registry = private_tensorflow('op_def_registry')
+  for step in _all_steps(dataset):
+    for node in _nodes_of_functions(step):
+      definition = registry.get(node.op)  # None for a function of the graph.
+      if (
+          definition is not None
+          and definition.is_stateful
+          and not any(word in node.op for word in ('Dataset', 'PyFunc'))
+          and node.op not in _STATEFUL_BUT_FIXED
+      ):
+        yield f'{type(step).__name__} with {node.op}'
+
+
+def _all_steps(dataset) -> Iterator:
+  """Yields a dataset and all datasets that it is made of."""
+  yield dataset
+  for part in parts_of_dataset(dataset)[0]:
+    yield from _all_steps(part)
+
+
+def _unordered_step(dataset) -> Iterator[str]:
   name = type(dataset).__name__
   unknown = 'false' if 'ParallelInterleave' in name else ''
   if (
@@ -250,25 +312,48 @@ def _unordered_steps(dataset) -> Iterator[str]:
       or getattr(dataset, '_deterministic', unknown) == 'false'
   ):
     yield name
-  inputs, functions = parts_of_dataset(dataset)
-  for function in functions:
+  for function in parts_of_dataset(dataset)[1]:
     if any(tensor.dtype.name == 'variant' for tensor in function.captured_inputs):
       yield f'{name} with a dataset from outside of its function'
-    graph_def = function.graph.as_graph_def()
-    nodes = [*graph_def.node]
-    for inner in graph_def.library.function:
-      nodes.extend(inner.node_def)
-    for node in nodes:
-      if 'PyFunc' in node.op:
-        yield f'{name} with Python code'
-      elif 'Dataset' in node.op and (
-          any(word in node.op for word in _NO_ORDER)
-          or node.attr['deterministic'].s == b'false'
-          or _gives_up_order(node.attr['serialized_options'].s)
-      ):
-        yield node.op
-  for part in inputs:
-    yield from _unordered_steps(part)
+  for node in _nodes_of_functions(dataset):
+    if 'PyFunc' in node.op:
+      yield f'{name} with Python code'
+    elif 'Dataset' in node.op and (
+        any(word in node.op for word in _NO_ORDER)
+        or node.attr['deterministic'].s == b'false'
+        or _gives_up_order(node.attr['serialized_options'].s)
+    ):
+      yield node.op
+
+
+def _nodes_of_functions(dataset) -> Iterator:
+  """Yields the nodes of the functions of a dataset's last step.
+
+  If Python does not know the steps of the dataset, as for the first argument of
+  `choose_from_datasets`, the nodes of all its steps are among them.
+  """
+  graphs = []
+  for function in parts_of_dataset(dataset)[1]:
+    graphs.append(function.graph.as_graph_def())
+    yield from graphs[-1].node
+  if type(dataset).__name__ == '_VariantDataset':
+    graphs.append(_graph_of_dataset(dataset))
+    # The other nodes make constants, variables and tables.
+    yield from (node for node in graphs[-1].node if 'Dataset' in node.op)
+  for graph in graphs:
+    for inner in graph.library.function:
+      yield from inner.node_def
+
+
+def _graph_of_dataset(dataset):
+  import tensorflow as tf  # pylint: disable=g-import-not-at-top
+
+  with tf.device('/device:CPU:0'):
+    serialized = tf.raw_ops.DatasetToGraphV2(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        external_state_policy=1,  # Do not warn of state, which is no matter.
+    )
+  return tf.compat.v1.GraphDef.FromString(serialized.numpy())
 
 
 def _gives_up_order(serialized: bytes) -> bool:

@@ -72,6 +72,7 @@ class WriteAheadRecordTest(absltest.TestCase):
             lambda: record.begin(1, ['a'], spent={}),
             lambda: record.begin(2, ['b'], spent={}),
             lambda: record.fail(1, ['a']),
+            lambda: record.keep_data({'a': '11'}),
             lambda: record.release(1),
         ):
           with self.assertRaises(_checks.PrivacyRefusedError):
@@ -80,7 +81,7 @@ class WriteAheadRecordTest(absltest.TestCase):
       finally:
         os._exit(refused)
     _, status = os.waitpid(child, 0)
-    self.assertEqual(os.waitstatus_to_exitcode(status), 4)
+    self.assertEqual(os.waitstatus_to_exitcode(status), 5)
     self.assertEqual(self.path.read_bytes(), before)
 
   def test_a_closed_record_is_refused(self):
@@ -90,6 +91,7 @@ class WriteAheadRecordTest(absltest.TestCase):
     for call in (
         lambda: record.begin(1, ['a'], spent={}),
         lambda: record.fail(1, ['a']),
+        lambda: record.keep_data({'a': '11'}),
         lambda: record.release(1),
     ):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'was closed'):
@@ -174,6 +176,45 @@ class WriteAheadRecordTest(absltest.TestCase):
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'damaged'):
         self._open()
       self.path.write_bytes(self.path.read_bytes().removesuffix(content))
+
+  def test_hashes_of_data_are_stored_once_and_survive(self):
+    record = self._open()
+    self.assertEqual(record.data_digests, {})
+    record.begin(1, ['a', 'b'], spent={})
+    record.keep_data({})
+    before = self.path.read_bytes()
+    with mock.patch.object(os, 'fsync') as fsync:
+      fsync.side_effect = lambda _: self.assertGreater(
+          len(self.path.read_bytes()), len(before)
+      )
+      record.keep_data({'a': '11'})
+      record.keep_data({'a': '11'})
+      fsync.assert_called_once()
+    record.keep_data({'a': '11', 'b': '22'})
+    lines = self.path.read_bytes()[len(before) :].splitlines()
+    self.assertEqual(
+        [json.loads(line) for line in lines],
+        [{'data': {'a': '11'}}, {'data': {'b': '22'}}],
+    )
+    record.release(1)
+    again = self._open()
+    self.assertEqual(again.data_digests, {'a': '11', 'b': '22'})
+    self.assertEqual(again.rounds_begun, 1)
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, "data of 'b' are other than before"
+    ):
+      again.keep_data({'a': '11', 'b': '33', 'c': '44'})
+    self.assertEqual(self._open().data_digests, {'a': '11', 'b': '22'})
+
+  def test_hashes_of_data_that_cannot_be_are_damage(self):
+    record = self._open()
+    record.begin(1, ['a'], spent={})
+    record.keep_data({'a': '11'})
+    before = self.path.read_bytes()
+    for data in ([], {'b': 1}, {'a': '22'}, {'a': '11'}, None):
+      self.path.write_bytes(before + json.dumps({'data': data}).encode() + b'\n')
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is damaged'):
+        self._open()
 
   def test_releases_are_stored_once_and_survive(self):
     record = self._open()

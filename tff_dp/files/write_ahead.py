@@ -14,6 +14,9 @@ would the choice of the next cohort. A round cannot be replaced either if its
 clients add the noise: nobody else is trusted there, so a report counts once it
 is sent. The line of such a round has the ids of its clients.
 
+If the order of a client's records determines their privacy loss, a line stores
+a secret hash of the records before the first round computes with them.
+
 A released round cannot be made again, not even from the same cohort, because
 its data may have changed. So before each release a line stores the last round
 of that release. A run with an older checkpoint than that cannot resume.
@@ -37,6 +40,7 @@ _RELEASED = 'released'
 _REPLACES = 'replaces'
 _FAILED = 'failed'
 _CLIENTS = 'clients'
+_DATA = 'data'
 
 
 class WriteAheadRecord:
@@ -46,6 +50,7 @@ class WriteAheadRecord:
     rounds_begun: Number of rounds whose line is stored.
     released_through: The last round whose results may have been released, 0 if
       there is none.
+    data_digests: Stored hashes of clients' records, by the client's id. SECRET.
   """
 
   def __init__(self, path: os.PathLike, *, run_id: str):
@@ -69,6 +74,7 @@ class WriteAheadRecord:
     self._sent: int | None = None
     # Ids of the clients of the round that failed or may have sent reports.
     self._kept_cohort: list[str] = []
+    self.data_digests: dict[str, str] = {}
     is_new = not self._path.exists()
     self._file = open(
         regular.open_file(
@@ -206,6 +212,32 @@ class WriteAheadRecord:
       self._append(entry)
       self._take_failure(entry)
 
+  def keep_data(self, digests: Mapping[str, str]) -> None:
+    """Stores on the disk which records clients have, before they are used.
+
+    Args:
+      digests: Hashes of the records, by the client's id. Those that are stored
+        already change nothing.
+
+    Raises:
+      PrivacyRefusedError: If another hash is stored for one of the clients.
+      OSError: If the line cannot be stored, as on a full disk.
+    """
+    stored = self.data_digests
+    for name, digest in digests.items():
+      if stored.get(name, digest) != digest:
+        raise _checks.PrivacyRefusedError(
+            f'the data of {name!r} are other than before',
+            why='a record at another position could be used twice, and the'
+            ' accounting counts one use',
+            way_out='bring the same records in the same order, or start a new'
+            ' run',
+        )
+    added = {name: digests[name] for name in digests if name not in stored}
+    if added:
+      self._append({_DATA: added})
+      stored.update(added)
+
   def release(self, round_index: int) -> None:
     """Stores on the disk that rounds are about to be released.
 
@@ -272,6 +304,15 @@ class WriteAheadRecord:
       if is_last:
         self._take_failure(entry)
       return is_last
+    if _DATA in entry:
+      added = entry[_DATA]
+      is_new = isinstance(added, dict) and all(
+          isinstance(digest, str) and name not in self.data_digests
+          for name, digest in added.items()
+      )
+      if is_new:
+        self.data_digests.update(added)
+      return is_new
     round_index: Any = entry.get('round')
     digest: Any = entry.get('cohort')
     expected = self.rounds_begun + 1

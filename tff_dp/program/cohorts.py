@@ -83,6 +83,20 @@ class Cohorts(abc.ABC):
   def to_bytes(self) -> bytes:
     """Returns the bytes that `restore` takes. SECRET."""
 
+  def data_digests(self) -> Mapping[str, str]:
+    """Returns hashes of records that clients must not change, by id. SECRET.
+
+    The run stores them after `Selection.read`, before it computes anything.
+    """
+    return {}
+
+  def require_data(self, digests: Mapping[str, str]) -> None:
+    """Refuses other data from now on. Call it after `begin`.
+
+    Args:
+      digests: Results of `data_digests` in earlier processes of the run.
+    """
+
   @abc.abstractmethod
   def select(
       self, round_index: int, chosen: Sequence | None = None

@@ -8,7 +8,8 @@ A round takes these steps, in this order:
 2. Draw the cohort, by the schedule or by the clients' own coins, and commit the
    participation.
 3. Store the round in the write-ahead record. From now on it is spent.
-4. Train, on the caller's thread.
+4. Train, on the caller's thread. If the order of a client's records determines
+   their privacy loss, a hash of the records is stored before.
 5. Write the metrics to disk. Then save a checkpoint with process state, ledger
    and the length of the metrics.
 6. Store in the write-ahead record that the run releases up to this round.
@@ -157,6 +158,7 @@ class Run:
         state, self.plan, kind=self.checkpoint_kind
     )
     self.cohorts.begin(self.directory.run_id)
+    self.cohorts.require_data(self.record.data_digests)
     self.saved_at = time.monotonic()
     if latest is None:
       self._refuse_if(
@@ -372,7 +374,10 @@ class Run:
     start = time.monotonic()
     try:
       with self.native_output.active():
-        output = self.process.next(self.state, selection.read())
+        data = selection.read()
+        # First, because a client may send its message at any time.
+        self.record.keep_data(self.cohorts.data_digests())
+        output = self.process.next(self.state, data)
     except Exception as error:
       # Data that cannot be reached say nothing about what is in them. Readers
       # of broken data raise an OSError of their own, without an errno.

@@ -33,6 +33,16 @@ _UNEQUAL = {
 _BATCHES = {'small': 10.0, 'large': 30.0, 'default': 15.0}
 
 
+_GENERATOR = tf.random.Generator.from_seed(1)
+_MEAN = tf.Variable(1.0)
+_LABELS = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer(
+        tf.constant([0, 1], tf.int64), tf.constant([0.0, 1.0])
+    ),
+    0.0,
+)
+
+
 def setUpModule():
   execution.set_default_context()
 
@@ -220,6 +230,27 @@ def _flat(data, inner):
   return data.flat_map(lambda _: inner)
 
 
+def _parts(x, y):
+  """Returns a batch whose rows a random operation has ordered anew."""
+  order = tf.argsort(tf.random.uniform(tf.shape(y), seed=1))
+  return tf.gather(x, order), tf.gather(y, order)
+
+
+def _augmented(x, y):
+  """Returns a record with noise that is the same in every round."""
+  noise = tf.random.stateless_normal(tf.shape(x), [3, tf.cast(y, tf.int32)])
+  tf.debugging.assert_less(y, 2.0)
+  tf.print('read', output_stream='file:///dev/null')
+  mean = tf.while_loop(lambda i: i < 1.0, lambda i: i + _MEAN, [0.0])[0]
+  return tf.cond(y > 5, lambda: x, lambda: x + noise - mean), _LABELS.lookup(
+      tf.cast(y, tf.int64)
+  )
+
+
+def _drawn(*_):
+  return tf.random.uniform([], 0, 2, tf.int64)
+
+
 class OrderTest(parameterized.TestCase):
   """Where positions say which block a record belongs to."""
 
@@ -272,6 +303,50 @@ class OrderTest(parameterized.TestCase):
               [data.take(30), data.skip(30)]
           ),
       ),
+      (
+          'chosen_by_draws',
+          lambda data: tf.data.Dataset.choose_from_datasets(
+              [data.take(30), data.skip(30)],
+              tf.data.Dataset.random().map(lambda r: tf.abs(r) % 2).take(60),
+          ),
+      ),
+      ('ordered_in_a_map', lambda data: data.batch(60).map(_parts).unbatch()),
+      (
+          'ordered_in_a_function_of_a_map',
+          lambda data: data.batch(60).map(
+              lambda x, y: tf.function(_parts)(x, y)
+          ).unbatch(),
+      ),
+      (
+          'ordered_in_a_map_inside',
+          lambda data: data.batch(60).flat_map(
+              lambda *batch: tf.data.Dataset.from_tensors(batch).map(_parts)
+          ).unbatch(),
+      ),
+      (
+          'ordered_in_a_scan',
+          lambda data: data.batch(60).scan(
+              0, lambda count, batch: (count + 1, _parts(*batch))
+          ).unbatch(),
+      ),
+      (
+          'ordered_by_a_generator',
+          lambda data: data.batch(60).map(
+              lambda x, y: (x, y + _GENERATOR.normal(tf.shape(y)))
+          ).unbatch(),
+      ),
+      (
+          'grouped_by_draws',
+          lambda data: data.group_by_window(
+              _drawn, lambda _, group: group.batch(4), window_size=4
+          ).unbatch(),
+      ),
+      (
+          'bucketed_by_draws',
+          lambda data: data.bucket_by_sequence_length(
+              lambda *part: tf.cast(_drawn(*part), tf.int32), [1], [4, 4]
+          ).unbatch(),
+      ),
   )
   def test_records_in_no_fixed_order_are_refused(self, change):
     records = tf.data.Dataset.from_tensor_slices(
@@ -285,6 +360,15 @@ class OrderTest(parameterized.TestCase):
         records.batch(7).interleave(
             lambda *batch: tf.data.Dataset.from_tensor_slices(batch)
         ).batch(7),
+        # Functions of their arguments, of constants, and of what they read.
+        records.map(_augmented).batch(7),
+        records.batch(7).flat_map(
+            lambda *batch: tf.data.Dataset.from_tensor_slices(batch).cache()
+        ).batch(7),
+        tf.data.experimental.from_variant(
+            tf.data.experimental.to_variant(records.map(_augmented).batch(7)),
+            records.batch(7).element_spec,
+        ),
     )
     for data in ordered:
       process.client_data('default', data)

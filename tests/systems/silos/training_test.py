@@ -16,6 +16,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
 import pytest
+import tensorflow as tf
 import tensorflow_federated as tff
 
 from tests.learning import small_model
@@ -27,6 +28,7 @@ import tff_dp
 from tff_dp import _checks
 from tff_dp import _failures
 from tff_dp import execution
+from tff_dp import program
 from tff_dp import silos
 from tff_dp.aggregators import release_marks
 from tff_dp.cli import main
@@ -106,6 +108,28 @@ def _with(state, client_work) -> tff.learning.templates.LearningAlgorithmState:
       state.aggregator,
       state.finalizer,
   )
+
+
+class _Rows:
+  """Silos whose record i is a row of i, in orders that may be given."""
+
+  client_ids = list(silo_run.BUDGETS)
+
+  def __init__(self, orders, change=lambda data: data):
+    self._orders, self._change = orders, change
+
+  def create_tf_dataset_for_client(self, name):
+    order = self._orders.get(name, np.arange(silo_run.RECORDS[name]))
+    x = np.repeat(np.float32(order)[:, None], silo_run.SIZE, axis=1)
+    return self._change(tf.data.Dataset.from_tensor_slices((x, x[:, 0])).batch(8))
+
+
+def _shuffled(data):
+  def shuffle(x, y):
+    order = tf.random.shuffle(tf.range(tf.shape(y)[0]))
+    return tf.gather(x, order), tf.gather(y, order)
+
+  return data.map(shuffle)
 
 
 class KilledTest(kills.RunsTestCase):
@@ -321,6 +345,119 @@ class TrainTest(kills.RunsTestCase):
           silo_run.run(folder, process, **options)
       else:
         silo_run.run(folder, process, **options)
+
+  def test_order_is_fixed_before_a_silo_sends_anything(self):
+    # Round 1 fails because one silo brings a record too many. The messages of
+    # the others may have been sent.
+    process = _BUILDERS['one_pass']()
+    plan = process.plan
+
+    def open_loop(**rows):
+      return program.Loop(
+          process, _Rows(rows), plan=plan, output_dir=self.root, delta=1e-3
+      )
+
+    south = np.arange(31)
+    with open_loop(south=south) as loop:
+      with self.assertRaisesRegex(
+          _failures.ClientComputationError, "'south' failed: a silo has another"
+      ):
+        loop.next()
+    north = np.arange(21)[::-1]
+    with open_loop(north=north) as loop:
+      for _ in range(2):  # Also in the same process.
+        with self.assertRaisesRegex(
+            _checks.PrivacyRefusedError, "'north' has other records than before"
+        ):
+          loop.next()
+    # The silo that failed has sent nothing, so it may correct its records.
+    with open_loop() as loop:
+      loop.next()
+    with open_loop(south=south) as loop:
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, "'south' has other records than before"
+      ):
+        loop.next()
+
+  def test_order_is_fixed_also_where_no_round_was_saved(self):
+    process = _BUILDERS['one_pass']()
+    certificate = certification.certify(process, process.plan)
+
+    def run(rows):
+      return silo_run.run(
+          self.root, process, plan=process.plan, clients=_Rows(rows)
+      )
+
+    with mock.patch.object(
+        tff.learning.templates.LearningProcess,
+        'next',
+        mock.Mock(
+            side_effect=kills.Killed,
+            type_signature=process.next.type_signature,
+        ),
+    ), mock.patch.object(
+        certification, 'certify', mock.Mock(return_value=certificate)
+    ):
+      with self.assertRaises(kills.Killed):
+        run({})
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, "'west' has other records than before"
+    ):
+      run({'west': np.arange(24)[::-1]})
+    self.assertEqual(run({}).rounds_done, 4)
+
+  @parameterized.parameters('one_pass', 'localized', 'fixed')
+  def test_records_that_a_map_shuffles_are_read_once(self, name):
+    plan = toy.plan_of(_BUILDERS[name])
+    cohorts = cohorts_lib.build(plan, _Rows({}, _shuffled), schedule_seed=0)
+    cohorts.begin('run')
+    found = collections.defaultdict(set)
+    for round_index in range(1, 4):
+      selection = cohorts.select(round_index)
+      for silo, data in zip(selection.ids, selection.read(), strict=True):
+        for _ in range(2):
+          batches = [batch[0] for batch in data[terms_lib.EXAMPLES]]
+          found[silo].add(np.concatenate(batches)[:, 0].tobytes())
+    self.assertEqual(
+        {silo: len(orders) == 1 for silo, orders in found.items()},
+        dict.fromkeys(silo_run.RECORDS, name != 'fixed'),
+    )
+
+  def test_run_with_records_that_a_map_shuffles(self):
+    process = _BUILDERS['one_pass']()
+    clients = _Rows({}, _shuffled)
+    run = functools.partial(
+        silo_run.run, self.root, process, plan=process.plan, clients=clients
+    )
+    self.assertEqual(run(total_rounds=2).rounds_done, 2)
+    # Another process draws another order.
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'other records than before'
+    ):
+      run()
+
+  def test_arrays_that_their_owner_changes_are_copied(self):
+    plan = toy.plan_of(_BUILDERS['one_pass'])
+    x = np.arange(21, dtype=np.float32)[:, None].repeat(silo_run.SIZE, axis=1)
+    clients = _Rows({})
+    clients.create_tf_dataset_for_client = lambda name: [(x, x[:, 0])]
+    plan = plan.with_availability(lambda r, name: name == 'north')
+    cohorts = cohorts_lib.build(plan, clients, schedule_seed=0)
+    cohorts.begin('run')
+    cohorts.select(1).read()
+    x[:] = x[::-1].copy()
+    ((found,),) = [data[terms_lib.EXAMPLES] for data in cohorts.select(2).read()]
+    self.assertEqual(found[0][0, 0], 0)
+
+  def test_tensors_in_memory_are_not_read_into_a_list(self):
+    records = tf.data.Dataset.from_tensor_slices(np.zeros([9, 2], np.float32))
+    for data in (records.batch(4), records.skip(1).take(5).batch(2).prefetch(1)):
+      self.assertIs(terms_lib.read_once(data), data)
+    for data in (records.map(lambda x: x).batch(4), records.shard(2, 0).batch(4)):
+      self.assertIsInstance(terms_lib.read_once(data), list)
+    for data in (records.shuffle(9).batch(4), records.repeat(2).batch(4)):
+      with self.assertRaises(_checks.ArgumentError):
+        terms_lib.read_once(data)
 
   def test_other_absences_are_another_run(self):
     silo_run.run(self.root, total_rounds=1)

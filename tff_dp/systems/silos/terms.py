@@ -33,6 +33,8 @@ EXAMPLES = 'examples'
 TERMS = 'terms'
 KEY = 'key'
 _NO_KEY = (0, 0)
+# Steps of datasets that keep the tensors which they get, and their order.
+_FIXED_STEPS = ('batch', 'cache', 'options', 'prefetch', 'skip', 'take')
 # Constants of phases -> (attribute of a `Phase`, type).
 _OF_PHASES = {
     'first_record': ('first_record', np.int64),
@@ -110,11 +112,11 @@ def silo_data(
   Raises:
     ArgumentError: If `examples` is a dataset with `repeat`. Or if the records
       are used in blocks or phases, and `examples` is a dataset whose order may
-      change.
+      change, such as one with a random operation in the function of a `map`.
   """
   _check_no_repeats(examples)
   if needs_order(terms):
-    _check_order(examples)
+    _check_order(examples, is_read_once=False)
   element = as_element(terms, _NO_KEY if key is None else key)
   return collections.OrderedDict({EXAMPLES: examples, TERMS: [element]})
 
@@ -126,26 +128,57 @@ def needs_order(terms: silo_terms.SiloTerms) -> bool:
   )
 
 
-def digest_of_records(examples: Any) -> str:
-  """Returns a hash of all records in their order. It is secret.
+def read_once(examples: Any) -> Any:
+  """Returns records that are the same, in the same order, whenever read.
+
+  A dataset of tensors in memory whose steps only cut and batch them is returned
+  as it is. From any other dataset, all batches are read, so a random operation
+  in a `map` draws once. The arrays of a list are copied, because their owner
+  may change them.
+
+  Args:
+    examples: Batched records, or a list of batches.
+
+  Raises:
+    ArgumentError: If `examples` is a dataset with `repeat`, or with a step that
+      may give up the order, such as `shuffle`.
+  """
+  _check_no_repeats(examples)
+  _check_order(examples, is_read_once=True)
+  if not isinstance(examples, tf.data.Dataset):
+    return [tf.nest.map_structure(_copied, batch) for batch in examples]
+  found = _compat_tensorflow.steps_of_dataset(examples)
+  if found is not None and all(step[0] in _FIXED_STEPS for step in found[1]):
+    return examples
+  return list(examples)
+
+
+def _copied(part: Any) -> Any:
+  return part.copy() if isinstance(part, np.ndarray) else part
+
+
+def digest_of_records(examples: Any) -> tuple[str, int]:
+  """Returns a hash of all records in their order, which is secret, and a count.
 
   Args:
     examples: Batched records. The sizes of the batches do not matter.
   """
   columns = collections.defaultdict(hashlib.sha256)
+  num_records = 0
   for batch in examples:
     parts = tf.nest.flatten(batch, expand_composites=True)
     for number, part in enumerate(parts):
       column = np.asarray(part)
+      if number == 0:
+        num_records += len(column)
       if column.dtype.hasobject:
         column = np.array([
             hashlib.sha256(tf.compat.as_bytes(text)).digest()
             for text in column.ravel()
         ])
       columns[number].update(column.tobytes())
-  return hashlib.sha256(
-      b''.join(column.digest() for column in columns.values())
-  ).hexdigest()
+  digests = b''.join(column.digest() for column in columns.values())
+  return hashlib.sha256(digests).hexdigest(), num_records
 
 
 def _check_no_repeats(examples: Any) -> None:
@@ -167,7 +200,7 @@ def _check_no_repeats(examples: Any) -> None:
     )
 
 
-def _check_order(examples: Any) -> None:
+def _check_order(examples: Any, *, is_read_once: bool) -> None:
   """Raises `ArgumentError` for a dataset whose order may change between rounds.
 
   Blocks are positions. If the order changes, one record may be in several
@@ -175,19 +208,26 @@ def _check_order(examples: Any) -> None:
 
   Args:
     examples: A dataset, or a list, which has an order.
+    is_read_once: Whether all rounds use the records of one reading. Then random
+      operations in functions are allowed. Else they cannot be told from a
+      shuffle.
   """
   if not isinstance(examples, tf.data.Dataset):
     return
-  unordered = sorted(set(_compat_tensorflow.unordered_datasets(examples)))
+  unordered = set(_compat_tensorflow.unordered_datasets(examples))
+  if not is_read_once:
+    unordered |= set(_compat_tensorflow.stateful_operations(examples))
   if unordered:
     raise _checks.ArgumentError(
         'examples',
-        ', '.join(unordered),
+        ', '.join(sorted(unordered)),
         'records in an order that never changes, since every round takes the'
         ' next block of them: leave out shuffle(), which may give another order'
         ' in every round, deterministic=False, and Python code such as'
-        ' from_generator(), whose order nobody can see; shuffle once, before the'
-        ' records are stored, and pass arrays or a list of batches',
+        ' from_generator(), whose order nobody can see; leave out random'
+        ' operations in functions of map() and other steps, which may move'
+        ' records, too; shuffle and augment once, before the records are stored,'
+        ' and pass arrays or a list of batches',
     )
 
 

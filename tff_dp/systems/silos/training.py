@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How runs of silos get their cohorts: the plan says who is present."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import json
 from typing import Any
 
@@ -27,8 +27,9 @@ class SiloCohorts(cohorts.Cohorts):
   after a crash repeats every message bit for bit, which reveals nothing more.
 
   A silo's data are asked for once in each process. If the position of a record
-  determines its privacy loss, the checkpoints also have a hash of the silo's
-  records, and other records or another order are refused.
+  determines its privacy loss, they are also read once, and the run stores a
+  hash of the records before it computes with them. Later other records or
+  another order are refused.
   """
 
   why_not_chosen = 'the plan says which silos take part in which round'
@@ -91,7 +92,15 @@ class SiloCohorts(cohorts.Cohorts):
           ' data',
           way_out='restore the checkpoint from a copy, or start a new run',
       )
-    self._root_key, self._data, self._digests = root_key, {}, digests
+    self._root_key, self._data = root_key, {}
+    # A round after the checkpoint may have used further silos' records.
+    self._digests = {**digests, **self._digests}
+
+  def data_digests(self) -> dict[str, str]:
+    return dict(self._digests)
+
+  def require_data(self, digests: Mapping[str, str]) -> None:
+    self._digests.update(digests)
 
   def to_bytes(self) -> bytes:
     return json.dumps(
@@ -106,7 +115,7 @@ class SiloCohorts(cohorts.Cohorts):
     names = list(self._plan.present(round_index))
     return cohorts.Selection(
         ids=names,
-        read=lambda: [self._data_of(name) for name in names],
+        read=lambda: self._read(names),
         released={'silos': len(names)},
         not_covered={},
     )
@@ -115,27 +124,44 @@ class SiloCohorts(cohorts.Cohorts):
     # The plan says which silos were present.
     return builder.RoundsDone(rounds_begun)
 
-  def _data_of(self, name: str):
-    """Returns the data that a silo brings to every round."""
-    if name not in self._data:
-      terms = self._plan.terms[name]
-      examples = self._clients.create_tf_dataset_for_client(name)
-      secret = coins.subkey(self._root_key, 'silo', name)
-      data = terms_lib.silo_data(
-          terms, examples, randomizers.noise_key(secret)
-      )
-      if terms_lib.needs_order(terms):
-        digest = terms_lib.digest_of_records(examples)
-        if self._digests.setdefault(name, digest) != digest:
-          raise _checks.PrivacyRefusedError(
-              f'silo {name!r} has other records than before, or another order',
-              why='every round takes the next block, so a record that moves'
-              ' could be in several blocks, and the accounting counts one',
-              way_out='bring the same records in the same order, or start a new'
-              ' run',
-          )
+  def _read(self, names: Sequence[str]) -> list:
+    """Returns the data that silos bring to every round."""
+    new = {
+        name: self._data_of(name) for name in names if name not in self._data
+    }
+    # Not before all silos are read: until then, nothing is computed.
+    for name, (data, digest) in new.items():
       self._data[name] = data
-    return self._data[name]
+      if digest is not None:
+        self._digests[name] = digest
+    return [self._data[name] for name in names]
+
+  def _data_of(self, name: str) -> tuple[Any, str | None]:
+    """Returns data and hash of a silo. The hash is `None` if none is needed."""
+    terms = self._plan.terms[name]
+    examples = self._clients.create_tf_dataset_for_client(name)
+    digest = None
+    if terms_lib.needs_order(terms):
+      examples = terms_lib.read_once(examples)
+      digest, num_records = terms_lib.digest_of_records(examples)
+      if self._digests.get(name, digest) != digest:
+        raise _checks.PrivacyRefusedError(
+            f'silo {name!r} has other records than before, or another order',
+            why='every round takes the next block, so a record that moves could'
+            ' be in several blocks, and the accounting counts one',
+            way_out='bring the same records in the same order, or start a new'
+            ' run; if they come from random operations, as in the function of a'
+            ' map(), draw once, and store the records',
+        )
+      if num_records != terms.num_records:
+        # The silo's own graph fails and sends nothing, so its records may be
+        # corrected.
+        digest = None
+    secret = coins.subkey(self._root_key, 'silo', name)
+    return (
+        terms_lib.silo_data(terms, examples, randomizers.noise_key(secret)),
+        digest,
+    )
 
 
 class _Silos(system.Training):
