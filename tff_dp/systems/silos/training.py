@@ -92,9 +92,14 @@ class SiloCohorts(cohorts.Cohorts):
           ' data',
           way_out='restore the checkpoint from a copy, or start a new run',
       )
-    self._root_key, self._data = root_key, {}
-    # A round after the checkpoint may have used further silos' records.
+    # A round after the checkpoint may have used the records of further silos.
     self._digests = {**digests, **self._digests}
+    # A second reading would draw anew, where a map has a random operation.
+    kept = self._digests if root_key == self._root_key else {}
+    self._data = {
+        name: data for name, data in self._data.items() if name in kept
+    }
+    self._root_key = root_key
 
   def data_digests(self) -> dict[str, str]:
     return dict(self._digests)
