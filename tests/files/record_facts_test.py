@@ -185,17 +185,19 @@ class RecordTest(parameterized.TestCase):
     if place == 'sync':
       broken = mock.patch.object(write_ahead.os, 'fsync', side_effect=full)
     else:
-      file = mock.Mock(**{'write.return_value': 3})
+      file = mock.Mock(closed=False, **{'write.return_value': 3})
       broken = mock.patch.object(record, '_file', file)
     for act in (
         lambda: record.begin(2, ['b'], spent={}),
         lambda: record.begin(1, ['b'], spent={}, replaces=True),
         lambda: record.release(1),
+        lambda: record.keep_data({'a': '11'}),
     ):
       with broken:
         with self.assertRaisesRegex(OSError, 'record.jsonl'):
           act()
       self.assertEqual(self._numbers(record), (1, 0))
+      self.assertEqual(record.data_digests, {})
     with broken:
       record.begin(1, ['a'], spent={})
 
