@@ -62,14 +62,32 @@ _READ = ['read'] * 3
 _FINISHED = _whole('secret/finished.json')
 
 
-def _saved(round_index: int, num_rows: int, num_lines: int) -> list[str]:
-  """Returns how a round gets to the disk: metrics, checkpoint, then record."""
+def _saved(
+    round_index: int, num_rows: int, num_lines: int, *, num_new: int = 1
+) -> list[str]:
+  """Returns how a round gets to the disk: metrics, checkpoint, then record.
+
+  Args:
+    round_index: The round.
+    num_rows: Lines of the metrics before.
+    num_lines: Lines of the record afterwards.
+    num_new: Rounds since the checkpoint before.
+  """
   return [
       f'write secret/metrics.jsonl {num_rows}',
-      f'sync secret/metrics.jsonl {round_index}',
+      f'sync secret/metrics.jsonl {num_rows + num_new}',
       *_whole(f'{_SAVED}{round_index}'),
       'sync secret/checkpoints',
       f'{_RECORD} {num_lines}',
+  ]
+
+
+def _evaluated(num_rows: int) -> list[str]:
+  """Returns what an evaluation does. `num_rows` is as in `_saved`."""
+  return [
+      'evaluate',
+      f'write secret/metrics.jsonl {num_rows}',
+      f'sync secret/metrics.jsonl {num_rows + 1}',
   ]
 
 
@@ -107,6 +125,10 @@ def _process(disk: disk_lib.Disk) -> toy.Process:
 
 
 def _train(disk, root, **arguments):
+  def evaluate(weights):
+    disk.say('evaluate')
+    return toy.evaluate(weights)
+
   with disk.listening():
     return toy.train(
         _process(disk),
@@ -115,7 +137,7 @@ def _train(disk, root, **arguments):
         output_dir=root,
         **dict(
             delta=_DELTA,
-            evaluate_fn=toy.evaluate,
+            evaluate_fn=evaluate,
             rounds_per_eval=1,
             checkpoint_every=1,
             progress='quiet',
@@ -199,25 +221,44 @@ class OrderTest(_OrderTestCase):
     self.assertEqual(
         _without_columns(disk.events[beginning:]),
         [
-            f'{_RECORD} 1', *_READ, 'train 1', *_saved(1, 0, 2), *_ROWS,
-            *_STATED,
-            f'{_RECORD} 3', *_READ, 'train 2', *_saved(2, 1, 4), *_ROWS,
-            *_STATED,
+            f'{_RECORD} 1', *_READ, 'train 1', *_saved(1, 0, 2),
+            *_evaluated(1), *_ROWS, *_STATED,
+            f'{_RECORD} 3', *_READ, 'train 2', *_saved(2, 2, 4),
+            *_evaluated(3), *_ROWS, *_STATED,
             *_whole('release/model.npz'), *_STATED, *_FINISHED,
         ],
     )
 
   def test_train_with_few_checkpoints(self):
     disk = disk_lib.Disk(self.root, look=self.check_now)
-    _train(disk, self.root, total_rounds=3, checkpoint_every=2)
+    _train(
+        disk, self.root, total_rounds=3, checkpoint_every=2, rounds_per_eval=5
+    )
     self.assertEqual(
         _without_columns(disk.events[len(_BEGINNING):]),
         [
             f'{_RECORD} 1', *_READ, 'train 1',
-            f'{_RECORD} 2', *_READ, 'train 2', *_saved(2, 0, 3), *_ROWS, *_ROWS,
-            *_STATED,
-            f'{_RECORD} 4', *_READ, 'train 3', *_saved(3, 2, 5), *_ROWS,
-            *_STATED,
+            f'{_RECORD} 2', *_READ, 'train 2', *_saved(2, 0, 3, num_new=2),
+            *_ROWS, *_ROWS, *_STATED,
+            f'{_RECORD} 4', *_READ, 'train 3', *_saved(3, 2, 5),
+            *_evaluated(3), *_ROWS, *_STATED,
+            *_whole('release/model.npz'), *_STATED, *_FINISHED,
+        ],
+    )
+
+  def test_round_with_an_evaluation_has_a_checkpoint(self):
+    disk = disk_lib.Disk(self.root, look=self.check_now)
+    _train(
+        disk, self.root, total_rounds=3, checkpoint_every=3, rounds_per_eval=2
+    )
+    self.assertEqual(
+        _without_columns(disk.events[len(_BEGINNING):]),
+        [
+            f'{_RECORD} 1', *_READ, 'train 1',
+            f'{_RECORD} 2', *_READ, 'train 2', *_saved(2, 0, 3, num_new=2),
+            *_evaluated(2), *_ROWS, *_ROWS, *_STATED,
+            f'{_RECORD} 4', *_READ, 'train 3', *_saved(3, 3, 5),
+            *_evaluated(4), *_ROWS, *_STATED,
             *_whole('release/model.npz'), *_STATED, *_FINISHED,
         ],
     )
@@ -247,7 +288,7 @@ class OrderTest(_OrderTestCase):
     disk = disk_lib.Disk(self.root, look=self.check_now)
     _train(disk, self.root, total_rounds=2)
     opened = ['open secret/write_ahead.jsonl+ 1', 'open secret/run.log+']
-    beginning = [*opened, *_STATED, f'{_RECORD} 2']
+    beginning = [*opened, *_STATED, f'{_RECORD} 2', *_evaluated(1)]
     self.assertEqual(disk.events[:len(beginning)], beginning)
     rest = _without_columns(disk.events[len(beginning):])
     # The setting is written anew, once the run goes on.
@@ -256,7 +297,8 @@ class OrderTest(_OrderTestCase):
         rest,
         [
             f'{_RECORD} 3', *_READ, 'train 2',
-            *_saved(2, 1, 4)[:-1], *setting, f'{_RECORD} 4', *_ROWS, *_STATED,
+            *_saved(2, 2, 4)[:-1], *setting, f'{_RECORD} 4', *_evaluated(3),
+            *_ROWS, *_STATED,
             *_whole('release/model.npz'), *_STATED, *_FINISHED,
         ],
     )
@@ -283,14 +325,18 @@ class KilledTest(_OrderTestCase):
 
   def test_train(self):
     initial, whole = self.root / 'initial', self.root / 'whole'
+    options = dict(checkpoint_every=2, rounds_per_eval=2)
     self.root.mkdir()
     with contextlib.suppress(kills.Killed):
       # Until the keys are on the disk.
-      _train(disk_lib.Disk(initial, killed_at=_place(f'{_SAVED}0')), initial)
+      _train(
+          disk_lib.Disk(initial, killed_at=_place(f'{_SAVED}0')), initial,
+          **options,
+      )
     self.assertEqual(_state(initial), dict.fromkeys(_state(initial), 0))
     shutil.copytree(initial, whole)
     disk = disk_lib.Disk(whole)
-    expected = _train(disk, whole, checkpoint_every=2)
+    expected = _train(disk, whole, **options)
     for place in _places(disk.events):
       root = self.root / f'killed {place}'
       shutil.copytree(initial, root)
@@ -298,12 +344,12 @@ class KilledTest(_OrderTestCase):
         _train(
             disk_lib.Disk(root, killed_at=place),
             root,
-            checkpoint_every=2,
+            **options,
         )
       before = _state(root)
       self.assertLessEqual(before['rows'], before['released'])
       self.assertLessEqual(before['released'], before['saved'])
-      result = _train(disk_lib.Disk(root), root, checkpoint_every=2)
+      result = _train(disk_lib.Disk(root), root, **options)
       kills.check_same_files(self, root, whole)
       self.assertEqual(result.metrics, expected.metrics)
       self.assertEqual(result.epsilon, expected.epsilon)
@@ -359,7 +405,9 @@ def _places(events: list[str]) -> list[int]:
   return [
       place
       for place, event in enumerate(events)
-      if event.startswith(('name', 'write', 'train', 'returned', 'cut'))
+      if event.startswith(
+          ('name', 'write', 'train', 'returned', 'evaluate', 'cut')
+      )
       or (event.startswith('sync') and '~' not in event)
       or '.jsonl+' in event
   ]

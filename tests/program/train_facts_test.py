@@ -55,11 +55,13 @@ class TrainFactsTest(kills.RunsTestCase):
     folder = self.create_tempdir().full_path
     self.root = pathlib.Path(folder) / 'run'
 
-  def _train(self, process=None, *, plan=None, root=None, **arguments):
+  def _train(
+      self, process=None, *, plan=None, root=None, clients=None, **arguments
+  ):
     return toy.train(
         process or toy.Process(),
         plan or _plan(),
-        toy.Clients(),
+        clients or toy.Clients(),
         output_dir=root or self.root,
         **dict(delta=_DELTA, checkpoint_every=2, progress='quiet') | arguments,
     )
@@ -253,6 +255,82 @@ class TrainFactsTest(kills.RunsTestCase):
         [row['round'] for row in result.metrics if 'test_accuracy' in row],
         sorted({done, _ROUNDS - 1}),
     )
+
+  def _train_until(self, killed_in, **options):
+    """Returns the evaluated models of a run that is killed in a round."""
+
+    def kill(round_index):
+      if round_index == killed_in:
+        raise kills.Killed
+
+    process, shown = toy.Process(), []
+    process.next.on_round = kill
+
+    def evaluate(weights):
+      shown.append(weights['weights'].tolist())
+      return {'test_accuracy': float(len(shown))}
+
+    with self.assertRaises(kills.Killed):
+      self._train(process, evaluate_fn=evaluate, **options)
+    return shown
+
+  @parameterized.product(every=[1, 2, 3], killed_in=[2, 3, 4, 5])
+  def test_no_round_is_shown_to_the_evaluation_twice(self, every, killed_in):
+    options = dict(rounds_per_eval=every, checkpoint_every=10)
+    shown = self._train_until(killed_in, **options)
+    self.assertLen(shown, (killed_in - 1) // every)
+
+    class Others(toy.Clients):
+
+      def create_tf_dataset_for_client(self, client_id):
+        return super().create_tf_dataset_for_client(client_id) + 0.25
+
+    def evaluate(weights):
+      shown.append(weights['weights'].tolist())
+      return {'test_accuracy': 0.0}
+
+    result = self._train(clients=Others(), evaluate_fn=evaluate, **options)
+    rounds = [row['round'] for row in result.metrics if 'test_accuracy' in row]
+    self.assertEqual(
+        rounds, sorted({*range(every, _ROUNDS, every), _ROUNDS})
+    )
+    self.assertLen(shown, len(rounds))
+
+  def test_evaluation_that_fails_is_made_again_of_the_same_model(self):
+    shown = []
+
+    def evaluate(weights):
+      shown.append(weights['weights'].tolist())
+      if len(shown) == 2:
+        raise kills.Killed
+      return {'test_accuracy': float(len(shown))}
+
+    options = dict(evaluate_fn=evaluate, rounds_per_eval=2)
+    with self.assertRaises(kills.Killed):
+      self._train(**options)
+    trained = []
+    process = toy.Process()
+    process.next.on_round = trained.append
+    result = self._train(process, **options)
+    self.assertEqual(trained, [5])
+    self.assertEqual(shown[1], shown[2])
+    self.assertEqual(
+        [row.get('test_accuracy') for row in result.metrics],
+        [None, 1.0, None, 3.0, 4.0],
+    )
+    self.assertEqual(
+        [row['test_accuracy'] for row in self._rows()],
+        ['', '1.0', '', '3.0', '4.0'],
+    )
+
+  def test_run_without_its_evaluation_goes_on(self):
+    with self.assertRaises(TypeError):
+      self._train(evaluate_fn=lambda _: None, rounds_per_eval=2)
+    result = self._train(rounds_per_eval=2)
+    self.assertEqual(result.rounds_done, _ROUNDS)
+    self.assertEqual(result.evaluated, ())
+    again = self._train(evaluate_fn=toy.evaluate, rounds_per_eval=2)
+    self.assertEqual(again.metrics, result.metrics)
 
   @parameterized.parameters('epsilon', 'rounds_left', 'round', 'cohort_assumed')
   def test_evaluation_cannot_replace_a_number_of_the_run(self, name):

@@ -47,7 +47,7 @@ def _train(output_dir, process=None, **kwargs) -> results.TrainResult:
   arguments = dict(
       delta=1e-5,
       evaluate_fn=toy.evaluate,
-      rounds_per_eval=4,
+      rounds_per_eval=6,
       checkpoint_every=3,
       progress='quiet',
   )
@@ -109,7 +109,7 @@ class TrainTest(parameterized.TestCase):
     )
     self.assertEqual(
         [row['round'] for row in result.metrics if 'test_accuracy' in row],
-        [4, 8, 10],
+        [6, 10],
     )
     self.assertEqual(
         [row['epsilon'] for row in result.metrics],
@@ -715,7 +715,7 @@ class RefusalTest(parameterized.TestCase):
         self.root,
         delta=np.float32(1e-5),
         epsilon_budget=np.array(1e3),
-        rounds_per_eval=np.int64(4),
+        rounds_per_eval=np.int64(6),
         total_rounds=np.int32(1),
         checkpoint_every=np.uint8(3),
     )

@@ -109,6 +109,21 @@ def make_row(
   return row
 
 
+def evaluated(row: Row, evaluation: Mapping[str, object]) -> Row:
+  """Returns a row with the metrics of its evaluation, all of them released.
+
+  Raises:
+    TypeError: If a value is not a number.
+  """
+  numbers = {
+      name: _required_scalar(name, value) for name, value in evaluation.items()
+  }
+  return row | {
+      'released': row['released'] | numbers,
+      'evaluated': list(evaluation),
+  }
+
+
 def _is_covered(path: tuple) -> bool:
   """Whether a metric of a `tff.learning` process may be released."""
   if _NOT_COVERED in path:

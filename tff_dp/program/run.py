@@ -13,10 +13,12 @@ A round takes these steps, in this order:
 5. Write the metrics to disk. Then save a checkpoint with process state, ledger
    and the length of the metrics.
 6. Store in the write-ahead record that the run releases up to this round.
-7. Release the rounds that the checkpoint holds, and no others.
+7. Evaluate the model that the checkpoint holds, if it is time.
+8. Release the rounds that the checkpoint holds, and no others.
 
-Steps 5 to 7 come only when a checkpoint is due, and then for all rounds since
-the checkpoint before.
+Steps 5 to 8 come only when a checkpoint is due, and then for all rounds since
+the checkpoint before. A round with an evaluation has a checkpoint, because
+`evaluate_fn` belongs to the caller, who may keep or print what it gets.
 
 So a process may be killed at any moment. The next process repeats the rounds
 since the checkpoint. With `train` these rounds have the same cohorts and, on
@@ -195,12 +197,14 @@ class Run:
     self.history.restore(checkpoint.history)
     self.rounds_done = self.rounds_saved = latest
     for row in self.history:
-      self.evaluated.update(dict.fromkeys(row.get('evaluated', ())))
+      # `None` if the evaluation is missing.
+      self.evaluated.update(dict.fromkeys(row.get('evaluated') or ()))
 
   def begin(self) -> releases.Releases:
     """Charges the rounds begun earlier, and returns the writers of releases.
 
-    Call it after `restore` and before the first round.
+    If the process before was killed in the evaluation of the last round, it is
+    evaluated now. Call it after `restore` and before the first round.
     """
     self.budget.resume(self.record.rounds_begun)
     finished.clear(self.directory.secret)
@@ -212,6 +216,7 @@ class Run:
         if warning.startswith(base.WEAK)
     ]
     self.record.release(self.rounds_done)
+    self._evaluate_saved()
     return releases.Releases(self.directory, self.history)
 
   def introduction(self) -> list[str]:
@@ -368,7 +373,6 @@ class Run:
     Raises:
       ClientComputationError: If the work of a client failed.
       PrivacyRefusedError: If the output contradicts the plan.
-      ArgumentError: If the evaluation gives a metric that has a reserved name.
     """
     round_index = self.rounds_done + 1
     start = time.monotonic()
@@ -389,24 +393,6 @@ class Run:
     self.certificate.check(
         output.state, output.metrics, rounds_done=round_index
     )
-    evaluation = {}
-    is_last = round_index == self.rounds_planned
-    if self.evaluate_fn is not None and (
-        is_last or round_index % self.rounds_per_eval == 0
-    ):
-      weights = self.process.get_model_weights(output.state)
-      evaluation = self._evaluate(weights)
-      averaged = outputs.averaged_weights(self.process, output.state)
-      if averaged is not None:
-        for name, value in self._evaluate(averaged).items():
-          evaluation[f'averaged_{name}'] = value
-      reserved = {'epsilon', 'rounds_left', releases.KEY, *selection.released}
-      if reserved & set(evaluation):
-        raise _checks.ArgumentError(
-            'evaluate_fn',
-            sorted(evaluation),
-            f'metrics with names other than {sorted(reserved)}',
-        )
     seconds = time.monotonic() - start
     epsilon = self.budget.epsilon_after(round_index)
     row = releases.make_row(
@@ -417,7 +403,6 @@ class Run:
             'epsilon': epsilon,
             'rounds_left': self.budget.rounds_left(round_index),
             **selection.released,
-            **evaluation,
         },
         not_covered={
             **selection.not_covered,
@@ -426,8 +411,11 @@ class Run:
         },
         keeps_client_metrics=self.cohorts.keeps_client_metrics,
     )
-    row['evaluated'] = list(evaluation)
-    self.evaluated.update(dict.fromkeys(evaluation))
+    is_last = round_index == self.rounds_planned
+    is_evaluated = self.evaluate_fn is not None and (
+        is_last or round_index % self.rounds_per_eval == 0
+    )
+    row['evaluated'] = None if is_evaluated else []
     # The count first. A loop shows no state of a round that is not saved, and
     # an interrupted round leaves no row to the one that repeats it.
     self.rounds_done = round_index
@@ -463,6 +451,7 @@ class Run:
       is_time = self.rounds_done % self.checkpoint_every == 0
     return (
         is_time
+        or self._awaits_evaluation()
         or self.rounds_done == self.rounds_planned
         or waited >= _SECONDS_BETWEEN_CHECKPOINTS
     )
@@ -483,17 +472,24 @@ class Run:
       say: Function that shows a warning.
       show: Function that shows one released row. Its second argument names the
         columns of the evaluation. `None` to show nothing.
+
+    Raises:
+      ArgumentError: If the evaluation gives a metric that has a reserved name.
+      TypeError: If the evaluation gives no metrics.
     """
     if self.rounds_done == self.rounds_saved:
       return
     start = time.monotonic()
-    rows = self.history.unsaved
+    first = len(self.history) - len(self.history.unsaved)
     self._save_checkpoint()
     if not self.has_setting:
       # A resumed run writes it only now: until here it might be refused.
       self._write_setting()
     self.record.release(self.rounds_done)
-    for row in rows:
+    seconds = time.monotonic() - start
+    self._evaluate_saved()
+    start = time.monotonic() - seconds
+    for row in self.history[first:]:
       released.release(row)
       if show is not None:
         show(row['released'], list(self.evaluated))
@@ -599,6 +595,35 @@ class Run:
         self.plan.events_json(delta=self.delta, num_rounds=rounds or None),
     )
     return statement
+
+  def _awaits_evaluation(self) -> bool:
+    """Whether the last round is to be evaluated, and was not yet."""
+    return bool(self.history) and self.history[-1].get('evaluated', ()) is None
+
+  def _evaluate_saved(self) -> None:
+    """Adds the evaluation to the row of the last round, if it is still missing.
+
+    The round must be in a checkpoint, and stored as released. If the process is
+    killed before the result is on the disk, the next one evaluates the same
+    model again.
+    """
+    if self.evaluate_fn is None or not self._awaits_evaluation():
+      return
+    evaluation = self._evaluate(self.process.get_model_weights(self.state))
+    averaged = outputs.averaged_weights(self.process, self.state)
+    if averaged is not None:
+      for name, value in self._evaluate(averaged).items():
+        evaluation[f'averaged_{name}'] = value
+    row = self.history[-1]
+    reserved = {releases.KEY, *row['released']}
+    if reserved & set(evaluation):
+      raise _checks.ArgumentError(
+          'evaluate_fn',
+          sorted(evaluation),
+          f'metrics with names other than {sorted(reserved)}',
+      )
+    self.history.replace_last(releases.evaluated(row, evaluation))
+    self.evaluated.update(dict.fromkeys(evaluation))
 
   def _evaluate(self, weights: Any) -> dict[str, float]:
     found = self.evaluate_fn(weights)

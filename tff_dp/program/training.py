@@ -101,14 +101,16 @@ def train(
     evaluate_fn: Function from model weights to metrics. The metrics are
       released, so it may use public or held-out data, but no data of clients
       in training. If the process keeps an average of its models, that average
-      is evaluated too. The names of its metrics begin with `averaged_`.
+      is evaluated too. The names of its metrics begin with `averaged_`. Each
+      round is saved before its model is evaluated.
     rounds_per_eval: Rounds from one evaluation to the next. The last round is
-      evaluated too.
+      evaluated too. Each evaluated round has a checkpoint, so evaluate less
+      often if saving is slow.
     total_rounds: Round after which to stop. Default: the plan's last round.
     checkpoint_every: Rounds from one checkpoint, and release, to the next.
       Default: ten, or more if ten rounds take less than a second or if saving
       is slow. A checkpoint is also saved when 30 seconds have passed since the
-      last one, and after the last round.
+      last one, before each evaluation, and after the last round.
     checkpoint_kind: 'full', or 'seed_only' for checkpoints without the noise
       buffers. A resume from 'seed_only' draws the noise of the current tree
       again, round by round. It is refused on a machine that makes other noise

@@ -97,6 +97,47 @@ class HistoryTest(absltest.TestCase):
     whole.restore(history_lib.EMPTY)
     self.assertEmpty(self.path.read_bytes())
 
+  def test_last_row_is_replaced_on_the_disk(self):
+    history = history_lib.History(self.path)
+    with self.assertRaisesRegex(ValueError, 'not saved'):
+      history.replace_last({'round': 1})
+    self._add(history, 1, 2)
+    with self.assertRaisesRegex(ValueError, 'not saved'):
+      history.replace_last({'round': 2})
+    saved = history.save()
+    history.replace_last({'round': 2, 'new': True})
+    expected = [*_rows(1, 1), {'round': 2, 'new': True}]
+    self.assertEqual(list(history), expected)
+    # Rows that no checkpoint holds come after it.
+    self._add(history, 3, 3)
+    later = history.save()
+    for _ in range(2):
+      again = history_lib.History(self.path)
+      again.restore(saved)
+      self.assertEqual(list(again), expected)
+    self._add(again, 3, 3)
+    self.assertEqual(again.save(), later)
+    again.restore(later)
+    self.assertEqual(list(again), [*expected, *_rows(3, 3)])
+
+  def test_replacement_that_is_torn_is_cut_off(self):
+    history = history_lib.History(self.path)
+    self._add(history, 1, 2)
+    saved = history.save()
+    content = self.path.read_bytes()
+    for torn in (
+        b'[{"round": 2}]', b'[\n', b'[]\n', b'[1]\n', b'[{}, {}]\n', b'[{}}\n'
+    ):
+      self.path.write_bytes(content + torn)
+      again = history_lib.History(self.path)
+      again.restore(saved)
+      self.assertEqual(list(again), _rows(1, 2), torn)
+      self.assertEqual(self.path.read_bytes(), content, torn)
+    # Before the first row there is nothing to replace.
+    self.path.write_bytes(b'[{"round": 2}]\n')
+    again.restore(history_lib.EMPTY)
+    self.assertEmpty(list(again))
+
   def test_rows_that_are_not_those_of_the_checkpoint_are_refused(self):
     history = history_lib.History(self.path)
     self._add(history, 1, 3)

@@ -5,6 +5,10 @@
 A checkpoint stores the length of the file. So checkpoints and rounds cost no
 more after many rounds than after a few. A resumed run cuts off the rows that a
 killed process wrote after its last checkpoint.
+
+A row may be replaced once its checkpoint is saved, because an evaluation comes
+after the checkpoint. The new row is one more line, in brackets. A resumed run
+keeps it, though the checkpoint does not know it.
 """
 
 import array
@@ -23,6 +27,8 @@ from tff_dp.files import run_directory
 _ROWS, _BYTES, _CHECKSUM = 'rows', 'bytes', 'crc32'
 # Result of `History.save` before any row.
 EMPTY = {_ROWS: 0, _BYTES: 0, _CHECKSUM: 0}
+# Start of a line that replaces the row before it.
+_REPLACES = b'['
 
 
 def check(saved: Any) -> None:
@@ -36,8 +42,8 @@ def check(saved: Any) -> None:
 class History(Sequence):
   """Rows of plain JSON types. Rows since the last `save` are in memory.
 
-  All other rows are on disk, with 8 bytes each in memory: the end of the row in
-  the file. If the file is deleted, an open history can still read it.
+  All other rows are on disk, with 8 bytes each in memory: the end of the row's
+  last line. If the file is deleted, an open history can still read it.
   """
 
   def __init__(self, path: os.PathLike):
@@ -82,20 +88,37 @@ class History(Sequence):
       lines.append(json.dumps(row).encode() + b'\n')
       end += len(lines[-1])
       self._ends.append(end)
-    content = b''.join(lines)
+    self._write(b''.join(lines), start)
+    self._unsaved = []
+    return {
+        _ROWS: len(self._ends), _BYTES: end, _CHECKSUM: self._checksum
+    }
+
+  def replace_last(self, row: Mapping[str, Any]) -> None:
+    """Replaces the last row, on the disk, too.
+
+    Args:
+      row: The new row. The old one must be saved, with its checkpoint.
+    """
+    if self._unsaved or not self._ends:
+      raise ValueError('The last row is not saved.')
+    line = json.dumps([row]).encode() + b'\n'
+    self._write(line, self._size)
+    self._ends[-1] += len(line)
+
+  def _write(self, content: bytes, start: int) -> None:
+    """Writes bytes to the disk, at the end `start` of the file."""
     with run_directory.naming(self._path):
       written = 0
       while written < len(content):
         written += os.pwrite(self._file, content[written:], start + written)
       os.fsync(self._file)
     self._checksum = zlib.crc32(content, self._checksum)
-    self._unsaved = []
-    return {
-        _ROWS: len(self._ends), _BYTES: end, _CHECKSUM: self._checksum
-    }
 
   def restore(self, saved: Mapping[str, int]) -> None:
     """Keeps the rows of a checkpoint, and drops later ones, in the file too.
+
+    The last row may have been replaced since the checkpoint.
 
     Args:
       saved: Result of `save`, or `EMPTY`.
@@ -110,12 +133,23 @@ class History(Sequence):
         line = file.readline(saved[_BYTES] - self._size)
         if not line.endswith(b'\n'):
           break
-        self._checksum = zlib.crc32(line, self._checksum)
-        self._ends.append(self._size + len(line))
-    found = (len(self._ends), self._size, self._checksum)
-    if found != (saved[_ROWS], saved[_BYTES], saved[_CHECKSUM]):
-      raise self._refused()
+        self._take(line)
+      found = (len(self._ends), self._size, self._checksum)
+      if found != (saved[_ROWS], saved[_BYTES], saved[_CHECKSUM]):
+        raise self._refused()
+      line = file.readline()
+      if self._ends and _is_replacement(line):
+        self._take(line)
     os.ftruncate(self._file, self._size)
+
+  def _take(self, line: bytes) -> None:
+    """Counts a line of the file."""
+    end = self._size + len(line)
+    self._checksum = zlib.crc32(line, self._checksum)
+    if self._ends and line.startswith(_REPLACES):
+      self._ends[-1] = end
+    else:
+      self._ends.append(end)
 
   def _refused(self) -> _checks.PrivacyRefusedError:
     return _checks.PrivacyRefusedError(
@@ -134,11 +168,23 @@ class History(Sequence):
     if place >= len(self._ends):
       return self._unsaved[place - len(self._ends)]
     start = self._ends[place - 1] if place else 0
-    line = os.pread(self._file, self._ends[place] - start, start)
+    lines = os.pread(self._file, self._ends[place] - start, start)
     try:
-      return regular.parse_json(line)
-    except ValueError as error:
+      found = regular.parse_json(lines.splitlines()[-1])
+      return found[0] if isinstance(found, list) else found
+    except (ValueError, IndexError) as error:
       raise self._refused() from error
+
+
+def _is_replacement(line: bytes) -> bool:
+  """Returns whether a line is whole, and replaces the row before it."""
+  if not (line.startswith(_REPLACES) and line.endswith(b'\n')):
+    return False
+  try:
+    found = regular.parse_json(line)
+  except ValueError:
+    return False
+  return len(found) == 1 and isinstance(found[0], dict)
 
 
 class Released(Sequence):
