@@ -16,7 +16,7 @@ INITIAL = (
 NUM_PARAMS = 5
 
 
-def build(frozen=()) -> tff.learning.models.FunctionalModel:
+def build(frozen=(), loss_scale=None) -> tff.learning.models.FunctionalModel:
   """Returns a linear model; its loss reaches every weight that is trained."""
 
   @tf.function
@@ -27,7 +27,8 @@ def build(frozen=()) -> tff.learning.models.FunctionalModel:
 
   def loss(output, label, sample_weight=None):
     del sample_weight
-    return tf.reduce_mean((output - label) ** 2)
+    found = tf.reduce_mean((output - label) ** 2)
+    return found if loss_scale is None else loss_scale * found
 
   return tff.learning.models.FunctionalModel(
       initial_weights=(INITIAL, tuple(frozen)),

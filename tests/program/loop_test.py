@@ -391,6 +391,56 @@ class SentReportsTest(_LoopTestCase):
     self.assertLen(states, 2)
     self.assertEqual(*states)
 
+  def test_interrupted_round_needs_the_same_process(self):
+    plan = instance_run.build_plan()
+    other = instance_run.build_process(plan, loss_scale=2.0)
+    with mock.patch.object(
+        checkpoints.CheckpointStore,
+        'save',
+        kills.at_call(checkpoints.CheckpointStore.save, 2, is_after=False),
+    ):
+      loop = self._made()
+      with self.assertRaises(kills.Killed):
+        loop.next(['client 0', 'client 1'])
+    stored = self.root / 'secret' / 'process.json'
+    found = stored.read_bytes()
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'round 1 .* another computation'
+    ):
+      self._loop(other, instance_run.Clients())
+    self.assertEqual(stored.read_bytes(), found)
+    # The same code makes the same computation.
+    self.process = instance_run.build_process(plan)
+    again = self._made()
+    again.next(again.required_cohort)
+    # From here on, another process sends no second report.
+    again = self._loop(other, instance_run.Clients())
+    with mock.patch.object(
+        checkpoints.CheckpointStore,
+        'save',
+        kills.at_call(checkpoints.CheckpointStore.save, 1, is_after=False),
+    ):
+      with self.assertRaises(kills.Killed):
+        again.next(['client 2', 'client 3'])
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'round 2 '):
+      self._made()
+    self.assertEqual(
+        self._loop(other, instance_run.Clients()).required_cohort,
+        ['client 2', 'client 3'],
+    )
+
+  def test_process_that_the_run_has_not_stored_is_refused(self):
+    loop = self._made()
+    begin = kills.at_call(
+        write_ahead.WriteAheadRecord.begin, 1, is_after=True
+    )
+    with mock.patch.object(write_ahead.WriteAheadRecord, 'begin', begin):
+      with self.assertRaises(kills.Killed):
+        loop.next(['client 0', 'client 1'])
+    (self.root / 'secret' / 'process.json').unlink()
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'not known'):
+      self._made()
+
 
 class WrongLoopsTest(_LoopTestCase):
   """Each of these loops claimed, or could claim, what it did not do."""

@@ -67,8 +67,9 @@ class Loop:
   repeated. If the server adds the noise, it may have any cohort that is
   allowed, because nothing of the interrupted round was released. If clients add
   the noise, they may have sent their reports. Then the round is repeated with
-  the same cohort, which sends the same reports from the same data. The cohort
-  also stays the same if a client's work failed.
+  the same cohort, which sends the same reports from the same data, and another
+  process is refused: its clients would send other reports. The cohort also
+  stays the same if a client's work failed.
 
   Attributes:
     plan: The plan that the process implements.
@@ -112,7 +113,8 @@ class Loop:
         written or belongs to another run.
       PrivacyRefusedError: If the process does not implement the plan, if not
         even the first round fits the budget, or if files of the run are
-        missing, damaged or older than its releases.
+        missing, damaged or older than its releases. Also if an interrupted
+        round may have sent reports of another process.
       RuntimeError: If the context of this thread is asynchronous.
     """
     path = os.path.realpath(output_dir)

@@ -26,7 +26,8 @@ the same data, the same noise. With a `Loop` only one round is repeated, and it
 may have another cohort, unless a client's work failed in it or clients add the
 noise. If the server adds the noise, nothing of these rounds had been released.
 If clients add it, they may have sent their reports, and send the same ones
-again. A run never resumes from a checkpoint older than its last release. Files
+again. So another process, whose clients compute something else, is refused
+then. A run never resumes from a checkpoint older than its last release. Files
 that grow with the rounds are only appended to.
 """
 
@@ -47,6 +48,7 @@ from tff_dp import _native_output
 from tff_dp import _waiting
 from tff_dp.accounting import rounding
 from tff_dp.files import finished
+from tff_dp.files import regular
 from tff_dp.files import rollback
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
@@ -54,6 +56,7 @@ from tff_dp.ledger import budget as budget_lib
 from tff_dp.plans import base
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
+from tff_dp.program import computation_digests
 from tff_dp.program import interrupts
 from tff_dp.program import releases
 from tff_dp.program import results
@@ -71,6 +74,8 @@ from tff_dp.statement import plain_words
 from tff_dp.statement import report
 from tff_dp.statement import statement as statement_lib
 
+# File in `secret/`, and its only entry.
+_PROCESS, _DIGEST = 'process.json', 'digest'
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 # Both must have passed before a checkpoint, if the caller sets no interval.
 _ROUNDS_TO_CHECKPOINT, _SECONDS_TO_CHECKPOINT = 10, 1.0
@@ -206,6 +211,7 @@ class Run:
     If the process before was killed in the evaluation of the last round, it is
     evaluated now. Call it after `restore` and before the first round.
     """
+    self._keep_digest_of_process()
     self.budget.resume(self.record.rounds_begun)
     finished.clear(self.directory.secret)
     self.rounds_planned = self._affordable_rounds()
@@ -676,6 +682,46 @@ class Run:
           ' start a new run in another directory, whose epsilon adds'
           ' to that of this one',
       )
+
+  def _keep_digest_of_process(self) -> None:
+    """Stores what clients will compute, if they add the noise.
+
+    Raises:
+      PrivacyRefusedError: If a round has begun that is not saved, perhaps with
+        another process. Its clients may have sent their reports, and would send
+        other ones now.
+    """
+    if not self.certificate.noise_at_clients:
+      return
+    path = self.directory.secret / _PROCESS
+    digest = computation_digests.digest(self.process.next)
+    stored = None
+    if path.exists():
+      try:
+        stored = regular.read_json(path)[_DIGEST]
+      except (ValueError, KeyError, TypeError):
+        pass  # Damaged, so it counts as unknown.
+    if digest == stored:
+      return
+    begun = self.record.rounds_begun
+    if begun > self.rounds_done:
+      known = f'another computation (digest {stored})'
+      if stored is None:
+        known = (
+            f'a computation that is not known, because {path} is missing or'
+            ' damaged'
+        )
+      raise _checks.PrivacyRefusedError(
+          f'round {begun} has begun and is not saved, with {known};'
+          f' process.next now has the digest {digest}',
+          why='its clients may have sent their reports, and would now send'
+          ' other ones for the same round, but the ledger counts one',
+          way_out='build the process as it was, by the same code with the same'
+          f' versions, run round {begun} to its end, and change the process'
+          ' then; or start a new run in another directory, whose epsilon adds'
+          ' to that of this one',
+      )
+    run_directory.write_json(path, {_DIGEST: digest})
 
   def _declare_frozen(self, state: Any) -> None:
     """Completes the declarations with the frozen weights of a state."""

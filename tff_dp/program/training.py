@@ -131,8 +131,9 @@ def train(
     TypeError: If there are more positional arguments than `process` and
       `clients`, such as a plan between them.
     PrivacyRefusedError: If the guarantee would break. Examples: the process
-      adds other noise than its plan says, the ledger is missing on a resume, or
-      not even the first round fits the budget.
+      adds other noise than its plan says, the ledger is missing on a resume, an
+      interrupted round may have sent reports of another process, or not even
+      the first round fits the budget.
     RuntimeError: If the context of this thread is asynchronous.
     KeyboardInterrupt: If Ctrl-C was pressed before the last round ended. A
       checkpoint is saved first, unless a second signal came.

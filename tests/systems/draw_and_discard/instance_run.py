@@ -45,10 +45,12 @@ def build_plan(**changes) -> tff_dp.DrawAndDiscardPlan:
 
 
 def build_process(
-    plan: tff_dp.DrawAndDiscardPlan, **changes
+    plan: tff_dp.DrawAndDiscardPlan, *, loss_scale=None, **changes
 ) -> process.DrawAndDiscardProcess:
   return draw_and_discard.build_draw_and_discard(
-      small_model.build(), plan, **dict(client_keys=True) | changes
+      small_model.build(loss_scale=loss_scale),
+      plan,
+      **dict(client_keys=True) | changes,
   )
 
 

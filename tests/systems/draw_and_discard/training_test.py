@@ -219,6 +219,25 @@ class TrainTest(kills.RunsTestCase):
         np.testing.assert_array_equal(instances, repeated[0])
 
 
+  def test_interrupted_round_needs_the_same_process(self):
+    root = self.parent / 'another'
+    plan = instance_run.build_plan()
+    other = instance_run.build_process(plan, loss_scale=2.0)
+    save = kills.at_call(checkpoints.CheckpointStore.save, 2, is_after=False)
+    with mock.patch.object(checkpoints.CheckpointStore, 'save', save):
+      with self.assertRaises(kills.Killed):
+        instance_run.run(root, _usual())
+    with self.assertRaisesRegex(
+        _checks.PrivacyRefusedError, 'round 3 .* another computation'
+    ):
+      instance_run.run(root, other)
+    # The same code makes the same computation.
+    same = instance_run.build_process(plan)
+    instance_run.run(root, same, total_rounds=3)
+    result = instance_run.run(root, other, total_rounds=4)
+    self.assertEqual(result.rounds_done, 4)
+
+
 class CohortsTest(absltest.TestCase):
 
   def _cohorts(self, plan=None):
