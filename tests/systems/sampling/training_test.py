@@ -26,7 +26,6 @@ from tff_dp.aggregators import correlated_noise
 from tff_dp.export import verification
 from tff_dp.files import write_ahead
 from tff_dp.program import results
-from tff_dp.program import run
 from tff_dp.systems.sampling import training
 
 _PLAN = tff_dp.SamplingPlan(
