@@ -212,7 +212,8 @@ class WriteAheadRecordTest(absltest.TestCase):
     record.keep_data({'a': '11'})
     before = self.path.read_bytes()
     for data in ([], {'b': 1}, {'a': '22'}, {'a': '11'}, None):
-      self.path.write_bytes(before + json.dumps({'data': data}).encode() + b'\n')
+      line = json.dumps({'data': data}).encode() + b'\n'
+      self.path.write_bytes(before + line)
       with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'is damaged'):
         self._open()
 

@@ -121,7 +121,8 @@ class _Rows:
   def create_tf_dataset_for_client(self, name):
     order = self._orders.get(name, np.arange(silo_run.RECORDS[name]))
     x = np.repeat(np.float32(order)[:, None], silo_run.SIZE, axis=1)
-    return self._change(tf.data.Dataset.from_tensor_slices((x, x[:, 0])).batch(8))
+    records = tf.data.Dataset.from_tensor_slices((x, x[:, 0]))
+    return self._change(records.batch(8))
 
 
 def _shuffled(data):
@@ -449,18 +450,30 @@ class TrainTest(kills.RunsTestCase):
     cohorts.begin('run')
     cohorts.select(1).read()
     x[:] = x[::-1].copy()
-    ((found,),) = [data[terms_lib.EXAMPLES] for data in cohorts.select(2).read()]
-    self.assertEqual(found[0][0, 0], 0)
+    (data,) = cohorts.select(2).read()
+    self.assertEqual(data[terms_lib.EXAMPLES][0][0][0, 0], 0)
 
   def test_tensors_in_memory_are_not_read_into_a_list(self):
     records = tf.data.Dataset.from_tensor_slices(np.zeros([9, 2], np.float32))
-    for data in (records.batch(4), records.skip(1).take(5).batch(2).prefetch(1)):
+    cut = records.skip(1).take(5)
+    for data in (records.batch(4), cut.batch(2).prefetch(1)):
       self.assertIs(terms_lib.read_once(data), data)
-    for data in (records.map(lambda x: x).batch(4), records.shard(2, 0).batch(4)):
+    mapped = records.map(lambda x: x)
+    for data in (mapped.batch(4), records.shard(2, 0).batch(4)):
       self.assertIsInstance(terms_lib.read_once(data), list)
     for data in (records.shuffle(9).batch(4), records.repeat(2).batch(4)):
       with self.assertRaises(_checks.ArgumentError):
         terms_lib.read_once(data)
+
+  def test_records_are_counted_where_all_parts_agree(self):
+    x, y = np.zeros([3, 2]), np.zeros(3)
+    for batches, expected in (
+        ([], 0),
+        ([(x, y), (x[:1], y[:1])], 4),
+        ([(x, y[:2])], None),
+    ):
+      _, found = terms_lib.digest_of_records(batches)
+      self.assertEqual(found, expected)
 
   def test_other_absences_are_another_run(self):
     silo_run.run(self.root, total_rounds=1)

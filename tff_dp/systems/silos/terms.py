@@ -157,20 +157,21 @@ def _copied(part: Any) -> Any:
   return part.copy() if isinstance(part, np.ndarray) else part
 
 
-def digest_of_records(examples: Any) -> tuple[str, int]:
+def digest_of_records(examples: Any) -> tuple[str, int | None]:
   """Returns a hash of all records in their order, which is secret, and a count.
+
+  The count is `None` if the parts of the batches differ in it.
 
   Args:
     examples: Batched records. The sizes of the batches do not matter.
   """
   columns = collections.defaultdict(hashlib.sha256)
-  num_records = 0
+  counts = collections.Counter()
   for batch in examples:
     parts = tf.nest.flatten(batch, expand_composites=True)
     for number, part in enumerate(parts):
       column = np.asarray(part)
-      if number == 0:
-        num_records += len(column)
+      counts[number] += column.shape[0] if column.ndim else 1
       if column.dtype.hasobject:
         column = np.array([
             hashlib.sha256(tf.compat.as_bytes(text)).digest()
@@ -178,6 +179,8 @@ def digest_of_records(examples: Any) -> tuple[str, int]:
         ])
       columns[number].update(column.tobytes())
   digests = b''.join(column.digest() for column in columns.values())
+  found = set(counts.values()) or {0}
+  num_records = found.pop() if len(found) == 1 else None
   return hashlib.sha256(digests).hexdigest(), num_records
 
 
@@ -226,8 +229,8 @@ def _check_order(examples: Any, *, is_read_once: bool) -> None:
         ' in every round, deterministic=False, and Python code such as'
         ' from_generator(), whose order nobody can see; leave out random'
         ' operations in functions of map() and other steps, which may move'
-        ' records, too; shuffle and augment once, before the records are stored,'
-        ' and pass arrays or a list of batches',
+        ' records, too; shuffle and augment once, before the records are'
+        ' stored, and pass arrays or a list of batches',
     )
 
 

@@ -158,7 +158,7 @@ class SiloCohorts(cohorts.Cohorts):
             ' run; if they come from random operations, as in the function of a'
             ' map(), draw once, and store the records',
         )
-      if num_records != terms.num_records:
+      if num_records not in (None, terms.num_records):
         # The silo's own graph fails and sends nothing, so its records may be
         # corrected.
         digest = None
