@@ -76,7 +76,7 @@ def run(output_dir, kind: str, **kwargs) -> results.TrainResult:
   arguments = dict(
       delta=1e-5,
       evaluate_fn=evaluate,
-      rounds_per_eval=4,
+      rounds_per_eval=6,
       checkpoint_every=3,
       progress='quiet',
   )

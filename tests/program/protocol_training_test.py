@@ -108,7 +108,7 @@ def _train(output_dir, plan, process=None, **kwargs) -> results.TrainResult:
   arguments = dict(
       delta=_DELTA,
       evaluate_fn=toy.evaluate,
-      rounds_per_eval=4,
+      rounds_per_eval=6,
       checkpoint_every=3,
       progress='quiet',
   )

@@ -79,7 +79,7 @@ def run(output_dir, process=None, **kwargs) -> results.TrainResult:
   options = dict(
       delta=DELTA,
       evaluate_fn=evaluate,
-      rounds_per_eval=4,
+      rounds_per_eval=6,
       checkpoint_every=3,
       progress='quiet',
   )

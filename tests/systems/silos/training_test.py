@@ -35,6 +35,7 @@ from tff_dp.cli import main
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import events
 from tff_dp.program import certification
+from tff_dp.program import computation_digests
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
 from tff_dp.program import results
@@ -144,6 +145,7 @@ class KilledTest(kills.RunsTestCase):
     process = kind.build_process()
     run_next = process.next
     certificate = certification.certify(process, kind.absent_plan(process))
+    digest = computation_digests.digest(run_next)
 
     def note(state, data):
       output = run_next(state, data)
@@ -159,7 +161,7 @@ class KilledTest(kills.RunsTestCase):
         mock.Mock(side_effect=note, type_signature=run_next.type_signature),
     ), mock.patch.object(
         certification, 'certify', lambda process, plan: certificate
-    ):
+    ), mock.patch.object(computation_digests, 'digest', lambda _: digest):
       try:
         kind.run(root)
       except kills.Killed:
