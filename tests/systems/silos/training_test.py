@@ -32,6 +32,7 @@ from tff_dp import program
 from tff_dp import silos
 from tff_dp.aggregators import release_marks
 from tff_dp.cli import main
+from tff_dp.files import write_ahead
 from tff_dp.mechanisms import randomizers
 from tff_dp.plans import events
 from tff_dp.program import certification
@@ -384,23 +385,17 @@ class TrainTest(kills.RunsTestCase):
 
   def test_order_is_fixed_also_where_no_round_was_saved(self):
     process = _BUILDERS['one_pass']()
-    certificate = certification.certify(process, process.plan)
 
     def run(rows):
       return silo_run.run(
           self.root, process, plan=process.plan, clients=_Rows(rows)
       )
 
-    with mock.patch.object(
-        tff.learning.templates.LearningProcess,
-        'next',
-        mock.Mock(
-            side_effect=kills.Killed,
-            type_signature=process.next.type_signature,
-        ),
-    ), mock.patch.object(
-        certification, 'certify', mock.Mock(return_value=certificate)
-    ):
+    # The next step is `process.next`.
+    keep = kills.at_call(
+        write_ahead.WriteAheadRecord.keep_data, 1, is_after=True
+    )
+    with mock.patch.object(write_ahead.WriteAheadRecord, 'keep_data', keep):
       with self.assertRaises(kills.Killed):
         run({})
     with self.assertRaisesRegex(
