@@ -12,12 +12,15 @@ import pytest
 import tensorflow as tf
 import tensorflow_federated as tff
 
+from tests.program import protocol_run
 from tff_dp import _checks
 from tff_dp import _compat
+from tff_dp import check_ins
 from tff_dp import learning
 from tff_dp.learning import keras3
 from tff_dp.learning import keras3_draws
 from tff_dp.learning import local_training
+from tff_dp.program import computation_digests
 
 # The reference stack has Keras 2 only.
 pytestmark = pytest.mark.skipif(
@@ -734,6 +737,23 @@ _LAYERS = {
         "='noise' .*SeedGenerator",
     ),
 }
+
+
+class DigestTest(absltest.TestCase):
+
+  def test_model_that_is_built_again_has_the_same_digest(self):
+    # Else a run that was killed could not repeat its round.
+    def digest(*middle):
+      process = check_ins.build_check_in_sgd(
+          _convert(_dense(*middle)),
+          protocol_run.build_plan(protocol_run.FIXED_WINDOW),
+          server_learning_rate=0.1,
+      )
+      return computation_digests.digest(process.next)
+
+    first = digest(keras.layers.Dropout(0.2))
+    self.assertEqual(digest(keras.layers.Dropout(0.2)), first)
+    self.assertNotEqual(digest(keras.layers.Dropout(0.3)), first)
 
 
 class RefusalsTest(parameterized.TestCase):
