@@ -85,7 +85,7 @@ class Shared:
   def leaves(
       self, client: int, reads_once: leaves_lib.ReadsOnce
   ) -> leaves_lib.Leaves:
-    """Returns the tensors and tables of the value, for any client.
+    """Returns the leaves of the value, which are the same for each client.
 
     See `leaves.Reader`.
     """

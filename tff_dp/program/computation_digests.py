@@ -143,7 +143,7 @@ class _Graph:
     return ' '.join([self._function(place.name) or place.name, *inner])
 
   def _function(self, name: str) -> str:
-    """Returns the digest of a function of the library, '' if there is none."""
+    """Returns a digest of the graph's function, or '' if there is none."""
     if name not in self._functions:
       return ''
     if name not in self._digests:

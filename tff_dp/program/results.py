@@ -1,6 +1,6 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a run, and how it shows itself."""
+"""The result of a run, with its text and its display in a notebook."""
 
 from collections.abc import Sequence
 import dataclasses

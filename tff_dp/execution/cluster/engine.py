@@ -50,11 +50,10 @@ class Engine(abc.ABC):
   def submit(
       self, function: Callable[[bytes, bytes], bytes], reference, data: bytes
   ) -> concurrent.futures.Future:
-    """Starts a call of `function` on any worker.
+    """Starts `function(shared, data)` on any worker.
 
-    The arguments of the call are the data of the reference, and `data`. An
-    engine may repeat a task whose worker was lost. It must not repeat a task
-    that raised an error.
+    `shared` are the data of the reference. An engine may repeat a task whose
+    worker was lost. It must not repeat a task that raised an error.
 
     Returns:
       The future of the result. It holds the error of the task, or

@@ -3,9 +3,9 @@
 """Graphs for the stages and passes of a schedule.
 
 A graph without variables is traced once for all workers of a device, any other
-once for each worker. The types of a computation leave
-open any size that may change from call to call, such as the length of a batch.
-The graph leaves these sizes open, too.
+once for each worker. The types of a computation leave open any size that may
+change from call to call, such as the length of a batch. The graph leaves these
+sizes open, too.
 """
 
 from collections.abc import Callable

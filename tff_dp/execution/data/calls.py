@@ -83,7 +83,7 @@ class Function:
   def __call__(
       self, tensors: list[tf.Tensor], *, cancellation=None
   ) -> list[tf.Tensor]:
-    """Returns the results. `cancellation` is as for `call`."""
+    """Calls the function. The arguments and the result are those of `call`."""
     return call(
         self._name,
         [*tensors, *self._captured],

@@ -246,7 +246,7 @@ class _SequenceReader:
     return Leaves([item])
 
   def read_flat(self, item: tf.Tensor | datasets.Recipe):
-    """Returns a dataset as a table. Returns what was given if it makes none."""
+    """Returns the table of a small, repeatable dataset, or else the item."""
     if not self._has_rows or isinstance(item, datasets.Recipe):
       return item
     spec = values.element_spec_of(self._type)

@@ -340,7 +340,13 @@ def unsampled_epsilon_of(
 
 
 def _together(messages: list[tuple[float, int]]) -> float:
-  """Returns 1 / sqrt(sum count / multiplier^2) of (multiplier, count) pairs."""
+  """Returns the noise multiplier of Gaussian messages that are seen together.
+
+  It is 1 / sqrt(sum count / multiplier^2), exact up to rounding.
+
+  Args:
+    messages: Pairs (noise multiplier of a message, how many such messages).
+  """
   # Divide by the smallest first, so that no square overflows.
   least = min(multiplier for multiplier, _ in messages)
   total = math.fsum(
