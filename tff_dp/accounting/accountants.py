@@ -78,7 +78,10 @@ _MOST_POINTS = 1 << 20
 _TAIL = 10.0
 # Sums of probabilities and their convolutions by Fourier transform leave errors
 # of this size in delta, absolute and relative; dp_accounting does not add them.
+# The power that composes t mechanisms multiplies the rounding of the transform
+# by t: compositions of known delta have shown errors of up to 7e-17 t.
 _PLD_ERROR = 1e-14
+_PLD_ERROR_OF_POWER = 2.2e-16
 _PLD_RELATIVE_ERROR = 1e-12
 # Orders are 1 + exp(grid).
 _ORDERS = np.linspace(-4.5, 9.0, 64)
@@ -107,9 +110,10 @@ def epsilon(
   """Returns the epsilon of an event at delta, infinity if it has no noise.
 
   Exact for method 'exact', an upper bound for the other methods. Method 'pld'
-  may return infinity for a delta below about 1e-12, where double precision is
-  exhausted. For sampled sums under replace-one this also happens at larger
-  deltas, if epsilon is large.
+  may return infinity for a delta at which double precision is exhausted: below
+  about 1e-14 plus 2.2e-16 for each sampled or Laplace mechanism. For sampled
+  sums under replace-one this also happens at larger deltas, if epsilon is
+  large.
 
   Args:
     event: The event. The noise multipliers in it are for zero-out: noise std
@@ -463,8 +467,8 @@ def _scales(leaf) -> tuple[float, float]:
 
 
 def _pld_error(parts: _Parts) -> float:
-  count = 1 + sum(count for _, count in parts.others)
-  return _PLD_ERROR * (1 + math.log2(count))
+  counts = [count for _, count in parts.others]
+  return _PLD_ERROR * (1 + len(counts)) + _PLD_ERROR_OF_POWER * sum(counts)
 
 
 def _best_order(parts: _Parts, value_and_order: Callable) -> float:
