@@ -81,7 +81,6 @@ class SiloCohorts(cohorts.Cohorts):
     try:
       content = regular.parse_json(data)
       root_key = bytes.fromhex(content['root_key'])
-      digests = dict(content.get('digests', {}))
       is_key = len(root_key) == coins.KEY_BYTES
     except (LookupError, TypeError, ValueError):
       is_key = False
@@ -92,8 +91,6 @@ class SiloCohorts(cohorts.Cohorts):
           ' data',
           way_out='restore the checkpoint from a copy, or start a new run',
       )
-    # A round after the checkpoint may have used the records of further silos.
-    self._digests = {**digests, **self._digests}
     # A second reading would draw anew, where a map has a random operation.
     kept = self._digests if root_key == self._root_key else {}
     self._data = {
@@ -108,9 +105,7 @@ class SiloCohorts(cohorts.Cohorts):
     self._digests.update(digests)
 
   def to_bytes(self) -> bytes:
-    return json.dumps(
-        {'root_key': self._root_key.hex(), 'digests': self._digests}
-    ).encode()
+    return json.dumps({'root_key': self._root_key.hex()}).encode()
 
   def select(
       self, round_index: int, chosen: Sequence | None = None
