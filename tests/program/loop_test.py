@@ -37,6 +37,7 @@ from tff_dp import program
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
 from tff_dp.program import loop as loop_lib
+from tff_dp.program import random_operations
 from tff_dp.program.display import documents
 from tff_dp.program.files import checkpoints
 
@@ -428,6 +429,77 @@ class SentReportsTest(_LoopTestCase):
         self._loop(other, instance_run.Clients()).required_cohort,
         ['client 2', 'client 3'],
     )
+
+  def _draws_anew(self) -> None:
+    self.enterContext(
+        mock.patch.object(
+            random_operations, 'names', return_value=['RandomUniform']
+        )
+    )
+
+  @parameterized.parameters(True, False)
+  def test_clients_that_draw_anew_send_no_second_report(self, is_killed):
+    self._draws_anew()
+    loop, cohort = self._made(), ['client 0', 'client 1']
+    loop.next(cohort)
+    if is_killed:
+      save = checkpoints.CheckpointStore.save
+      with mock.patch.object(
+          checkpoints.CheckpointStore,
+          'save',
+          kills.at_call(save, 1, is_after=False),
+      ), self.assertRaises(kills.Killed):
+        loop.next(cohort)
+      loop = self._made()
+    else:
+      broken = small_model.client(1).map(
+          lambda x, y: (tf.debugging.check_numerics(x / 0.0, 'broken'), y)
+      )
+      with mock.patch.object(
+          instance_run.Clients,
+          'create_tf_dataset_for_client',
+          return_value=broken,
+      ), self.assertRaises(_failures.ClientComputationError):
+        loop.next(cohort)
+    for cohort in (loop.required_cohort, ['client 2', 'client 3']):
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'round 2 .*RandomUniform[^^]*dropout'
+      ):
+        loop.next(cohort)
+    self.assertEqual(loop.rounds_done, 1)
+
+  def test_train_of_clients_that_draw_anew(self):
+    self._draws_anew()
+    begin = write_ahead.WriteAheadRecord.begin
+    with mock.patch.object(
+        write_ahead.WriteAheadRecord,
+        'begin',
+        kills.at_call(begin, 5, is_after=True),
+    ), self.assertRaises(kills.Killed):
+      instance_run.run(self.root)
+    for _ in range(2):
+      # Round 4 is saved, though only every third round had to be.
+      with self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'round 5 [^^]*total_rounds=4'
+      ):
+        instance_run.run(self.root)
+    result = instance_run.run(self.root, total_rounds=4)
+    self.assertEqual(result.rounds_done, 4)
+    stated = result.statement.points['mechanism']
+    self.assertEqual(stated['rounds_done'], 5)
+
+  def test_clients_that_draw_anew_had_no_data_yet(self):
+    self._draws_anew()
+    loop, cohort = self._made(), ['client 0', 'client 1']
+    with mock.patch.object(
+        instance_run.Clients,
+        'create_tf_dataset_for_client',
+        side_effect=OSError(5, 'Input/output error'),
+    ):
+      with self.assertRaises(OSError):
+        loop.next(cohort)
+    loop.next(cohort)
+    self.assertEqual(loop.rounds_done, 1)
 
   def test_process_that_the_run_has_not_stored_is_refused(self):
     loop = self._made()

@@ -58,6 +58,7 @@ from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import computation_digests
 from tff_dp.program import interrupts
+from tff_dp.program import random_operations
 from tff_dp.program import releases
 from tff_dp.program import results
 from tff_dp.program.display import documents
@@ -114,6 +115,9 @@ class Run:
     has_setting: Whether this process has written configuration and environment.
     has_warned: Whether a broken assumption was shown.
     weak: Warnings that delta is too large.
+    drawn: Operations of the clients that may differ in a repeated round, if
+      the clients add the noise.
+    last_sent: The last round in which clients may have sent reports.
     evaluated: Columns of the evaluation, in order of appearance.
   """
 
@@ -150,6 +154,8 @@ class Run:
   has_setting: bool = False
   has_warned: bool = False
   weak: Sequence[str] = ()
+  drawn: Sequence[str] = ()
+  last_sent: int = 0
   # Columns of the evaluation, in order of appearance.
   evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
 
@@ -212,6 +218,9 @@ class Run:
     evaluated now. Call it after `restore` and before the first round.
     """
     self._keep_digest_of_process()
+    if self.certificate.noise_at_clients:
+      self.drawn = random_operations.names(self.process.next)
+    self.last_sent = self.record.rounds_begun
     self.budget.resume(self.record.rounds_begun)
     finished.clear(self.directory.secret)
     self.rounds_planned = self._affordable_rounds()
@@ -243,6 +252,11 @@ class Run:
           + ' (say where they come from: train(...,'
           " declarations=tff_dp.accounting.Declarations(pretraining='...')))"
           * (not self.declarations.says_pretraining)
+      )
+    if self.drawn:
+      said.append(
+          f'clients draw without a key ({", ".join(self.drawn)}): every round'
+          ' is saved, and one that is killed cannot be repeated'
       )
     hint = hints.too_noisy(
         self.plan,
@@ -351,6 +365,7 @@ class Run:
     """
     is_sent = self.certificate.noise_at_clients
     round_index = self.rounds_done + 1
+    self._refuse_other_reports(round_index)
     selection = self.cohorts.select(round_index, chosen)
     spent = {}
     if round_index > self.record.rounds_begun:
@@ -387,6 +402,7 @@ class Run:
         data = selection.read()
         # First, because a client may send its message at any time.
         self.record.keep_data(self.cohorts.data_digests())
+        self.last_sent = round_index
         output = self.process.next(self.state, data)
     except Exception as error:
       # Data that cannot be reached say nothing about what is in them. Readers
@@ -457,6 +473,7 @@ class Run:
       is_time = self.rounds_done % self.checkpoint_every == 0
     return (
         is_time
+        or self.drawn
         or self._awaits_evaluation()
         or self.rounds_done == self.rounds_planned
         or waited >= _SECONDS_BETWEEN_CHECKPOINTS
@@ -722,6 +739,21 @@ class Run:
           ' to that of this one',
       )
     run_directory.write_json(path, {_DIGEST: digest})
+
+  def _refuse_other_reports(self, round_index: int) -> None:
+    """Raises if clients would draw anew in a round that may have been sent."""
+    if not self.drawn or round_index > self.last_sent:
+      return
+    raise _checks.PrivacyRefusedError(
+        f'round {round_index} has begun and is not saved, and its clients draw'
+        f' without a key: {", ".join(self.drawn)}',
+        why='they may have sent their reports, and would now send other ones'
+        ' for the same round, but the ledger counts one',
+        way_out='a new run in another directory, whose epsilon adds to that of'
+        ' this one, of a model without random operations such as dropout, and'
+        ' with seeds for shuffle(); or take the model of the rounds that are'
+        f' saved, with total_rounds={self.rounds_done}',
+    )
 
   def _declare_frozen(self, state: Any) -> None:
     """Completes the declarations with the frozen weights of a state."""
