@@ -290,6 +290,7 @@ class StrategyTest(parameterized.TestCase):
     with self.assertLogs(flower.__name__, 'INFO') as logs:
       result = self._start(strategy, grid, num_rounds=num_rounds)
     self.assertIn('the epsilon budget ends before round 3', logs.output[-1])
+    self.assertTrue((self._folder / 'release' / 'report.html').exists())
     self.assertEqual(grid.rounds, [1, 1, 2, 2])
     self.assertEqual(strategy.rounds.epsilon, budget)
     released = flower.arrays_of(result.arrays)

@@ -361,6 +361,28 @@ class ServerRoundsTest(parameterized.TestCase):
     again.finish([])
     self.assertLen(again.model, len(_model()))
 
+  def test_a_round_that_could_not_be_stated_is_not_shown(self):
+    rounds = self._open()
+    rounds.select(_CLIENTS)
+    full = OSError(errno.ENOSPC, 'No space left on device')
+    with mock.patch.object(
+        run_directory, 'write_statement', side_effect=full
+    ):
+      with self.assertRaisesRegex(OSError, 'No space'):
+        rounds.finish([])
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'not stated'):
+      print(rounds.model)
+    rounds.close()
+    again = self._open()
+    self.assertEqual(again.rounds_done, 1)
+    self.assertEqual(again.statement().points['mechanism']['rounds_done'], 1)
+
+  def test_declarations_do_not_hide_the_files_of_the_server(self):
+    declared = declarations.Declarations(data_name='mine')
+    points = self._open(declarations=declared).statement().points
+    self.assertIn('secret/clients.jsonl', points['release']['not_covered'])
+    self.assertEqual(points['setting']['data_name'], 'mine')
+
   def test_a_round_that_stopped_in_the_middle_is_not_finished(self):
     rounds = self._open()
     rounds.select(_CLIENTS)
@@ -585,10 +607,11 @@ class ServerRoundsTest(parameterized.TestCase):
         np.testing.assert_array_equal(again.model[name], value)
       self.assertEqual(again.epsilon, whole.epsilon)
       self.assertEqual(again.l2_norm_clip, whole.l2_norm_clip)
-    # Cohort, record, checkpoint, record, model, three of the statement.
+    # Cohort, record, checkpoint, record, three of the statement, model.
     self.assertLen(finished, 8)
     self.assertEqual(finished, sorted(finished))
-    self.assertEqual(places[2:5], ['checkpoint.npz', 'released', 'model.npz'])
+    self.assertEqual(places[2:4], ['checkpoint.npz', 'released'])
+    self.assertEqual(places[-1], 'model.npz')
 
   def _check_killed(self, name, before):
     """Returns whether the round counts as finished, if no release denies it."""
@@ -605,6 +628,11 @@ class ServerRoundsTest(parameterized.TestCase):
     if released.read_bytes() != before:
       # Nobody has seen a model that the next process would make again.
       self.assertEqual((saved, record.released_through), (2, 2))
+      # And it is in the epsilon that others read.
+      stated = json.loads(
+          self._file('release/privacy_statement.json', name).read_text()
+      )
+      self.assertEqual(stated['points']['mechanism']['rounds_done'], 2)
       with np.load(released) as arrays:
         for value, expected in zip(arrays.values(), model, strict=True):
           np.testing.assert_array_equal(value, expected)

@@ -138,6 +138,7 @@ class PlanStrategy(Strategy):
           evaluate_config,
           evaluate_fn,
       )
+      self.summary()
       if self.rounds.rounds_left == 0 and self.rounds.rounds_done < total:
         _log.info('the epsilon budget ends before round %d', total)
       if return_value.arrays is None or not len(return_value.arrays):
@@ -208,7 +209,7 @@ class PlanStrategy(Strategy):
     del server_round, replies
 
   def summary(self) -> None:
-    """Logs the guarantee."""
+    """Logs the guarantee, and writes it with `report.html`."""
     _log.info('\t└──> %r', self._opened().statement())
 
   def _opened(self) -> server_rounds.ServerRounds:

@@ -113,8 +113,8 @@ class ServerRounds:
         model.
       schedule_seed: Public seed of the schedule. Must be 0 if secret coins
         decide who takes part.
-      declarations: Facts for the statement that only the caller knows. Default:
-        they only say that `secret/clients.jsonl` is not covered.
+      declarations: Facts for the statement that only the caller knows. By
+        default they say that `secret/clients.jsonl` is not covered.
       insecure_seed: Seed for tests only. Whoever knows it can remove the noise.
 
     Raises:
@@ -136,9 +136,7 @@ class ServerRounds:
     self._delta = delta
     self._stack = stack
     self._learning_rate = float(server_learning_rate)
-    self._declarations = declarations or declarations_lib.Declarations(
-        not_covered=_NOT_COVERED
-    )
+    self._declarations = _completed(declarations, plan)
     self._is_insecure = insecure_seed is not None
     self._cohort: list[str] | None = None
     # Held while a round begins, while it ends, and while files are written.
@@ -340,9 +338,9 @@ class ServerRounds:
     self.rounds_done += 1
     self._cohort = None
     self._save()
-    self._is_saved = True
     self._record.release(self.rounds_done)
     self._publish()
+    self._is_saved = True
     return self._copied_model()
 
   def statement(self) -> statement_lib.PrivacyStatement:
@@ -411,11 +409,12 @@ class ServerRounds:
   def _check_saved(self) -> None:
     if not self._is_saved:
       raise _checks.PrivacyRefusedError(
-          'the last round is not saved',
-          why='it will be run again, perhaps with other replies, and would then'
-          ' be released twice',
-          way_out='make the ServerRounds again with the same arguments, and run'
-          ' the round again with the same clients',
+          'the last round is not saved, or not stated',
+          why='a round that is not saved will be run again, perhaps with other'
+          ' replies, and would then be released twice; one that is not stated'
+          ' is not in the epsilon that others read',
+          way_out='make the ServerRounds again with the same arguments; if it'
+          ' is at the round before, run the round again with the same clients',
       )
 
   def _noise_of_round(self, total: np.ndarray, surplus: int) -> np.ndarray:
@@ -495,13 +494,13 @@ class ServerRounds:
         file.write(json.dumps(line) + '\n')
 
   def _publish(self) -> None:
-    """Writes the public files: the model, its statement and events."""
+    """Writes the public files. The model is the last: its round is stated."""
+    self._write_statement()
     content = io.BytesIO()
     np.savez(content, **self._model)
     run_directory.write_atomically(
         self._directory.release / 'model.npz', content.getvalue()
     )
-    self._write_statement()
 
   def _save(self) -> None:
     """Saves key, noise, model and cohorts on the disk."""
@@ -631,6 +630,24 @@ def _secret_words(text: str) -> bytes:
         f'a key or digest has {len(words)} bytes, expected {coins.KEY_BYTES}'
     )
   return words
+
+
+def _completed(
+    declared: declarations_lib.Declarations | None, plan: base.Plan
+) -> declarations_lib.Declarations:
+  """Returns declarations about the files that servers write."""
+  declared = declared or declarations_lib.Declarations()
+  population = getattr(plan, 'population', None)
+  if population and declared.population not in (None, population):
+    raise _checks.ArgumentError(
+        'declarations.population',
+        declared.population,
+        f'{population}, the population of the plan, or None',
+    )
+  # The default is about files of `program.train`.
+  if declared.not_covered == declarations_lib.Declarations.not_covered:
+    declared = dataclasses.replace(declared, not_covered=_NOT_COVERED)
+  return declared
 
 
 def _check_plan(plan: Any) -> None:

@@ -487,7 +487,7 @@ class Run:
   ) -> None:
     """Saves a checkpoint, then releases the metrics since the last checkpoint.
 
-    The metrics of one round are a row. The statement is written again, too.
+    The metrics of one round are a row. The statement is written before them.
     Nothing happens if no round has ended since the last checkpoint.
 
     Args:
@@ -509,6 +509,8 @@ class Run:
       # A resumed run writes it only now: until here it might be refused.
       self._write_setting()
     self.record.release(self.rounds_done)
+    # Before anything of these rounds is shown.
+    self.write_statement()
     seconds = time.monotonic() - start
     self._evaluate_saved()
     start = time.monotonic() - seconds
@@ -521,7 +523,6 @@ class Run:
     if warning is not None and not self.has_warned:
       self.has_warned = True
       say(warning)
-    self.write_statement()
     self.saved_at = time.monotonic()
     self.seconds_of_save = self.saved_at - start
 
@@ -562,8 +563,8 @@ class Run:
 
   def finish(self, message: str) -> results.TrainResult:
     """Writes the last model and the final documents, and returns the result."""
-    weights, averaged = self.write_models()
     statement = self.write_statement()
+    weights, averaged = self.write_models()
     course = self.write_documents()
     finished.write(
         self.directory.secret,
