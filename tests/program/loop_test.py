@@ -468,6 +468,31 @@ class SentReportsTest(_LoopTestCase):
         loop.next(cohort)
     self.assertEqual(loop.rounds_done, 1)
 
+  def test_data_of_clients_that_come_in_another_order(self):
+    def shuffled(name):
+      return small_model.client(int(name[-1])).shuffle(4, seed=1)
+
+    clients = mock.patch.object(
+        instance_run.Clients,
+        'create_tf_dataset_for_client',
+        side_effect=shuffled,
+    )
+    begin = write_ahead.WriteAheadRecord.begin
+    with clients, mock.patch.object(
+        write_ahead.WriteAheadRecord,
+        'begin',
+        kills.at_call(begin, 5, is_after=True),
+    ), self.assertRaises(kills.Killed):
+      instance_run.run(self.root)
+    for _ in range(2):
+      with clients, self.assertRaisesRegex(
+          _checks.PrivacyRefusedError, 'round 5 .*Shuffle'
+      ):
+        instance_run.run(self.root)
+    # Data without the shuffle are other data, too.
+    with self.assertRaisesRegex(_checks.PrivacyRefusedError, 'Shuffle'):
+      instance_run.run(self.root)
+
   def test_train_of_clients_that_draw_anew(self):
     self._draws_anew()
     begin = write_ahead.WriteAheadRecord.begin

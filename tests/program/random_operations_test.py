@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations that may differ in a repeated round are found, and no others."""
 
+import collections
+
 from absl.testing import absltest
 from absl.testing import parameterized
 import numpy as np
@@ -82,6 +84,21 @@ class RandomOperationsTest(parameterized.TestCase):
           return data.reduce(0.0, lambda s, x: s + tf.reduce_sum(x))
 
         self.assertEqual(bool(random_operations.names(total)), is_found)
+
+  def test_data(self):
+    numbers = tf.data.Dataset.range(4)
+    for data, expected in (
+        (numbers.batch(2), set()),
+        ([np.ones(2)], set()),
+        (numbers.shuffle(2, seed=1).batch(2), {'_ShuffleDataset'}),
+        (
+            numbers.map(lambda i: tf.random.uniform([]) + tf.cast(i, tf.float32)),
+            {'_MapDataset with RandomUniform'},
+        ),
+    ):
+      client = collections.OrderedDict(examples=data, key=[np.ones([1, 2])])
+      found = random_operations.names_in_data([client, client])
+      self.assertEqual(found, expected)
 
   def test_operations(self):
     def names(work):

@@ -1,18 +1,22 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Operations of a computation that may differ when it is repeated.
+"""Operations of computations and of data that may differ in a repetition.
 
 A client that adds noise must send the same report if a round is repeated. The
-noise follows from its key, but dropout, for example, draws anew. A seed does not
-help: another process begins with the first draw of the seed, not where the
-process before it stopped.
+noise follows from its key, but dropout, for example, draws anew, and a shuffle
+gives other batches. A seed does not help: another process begins with the first
+draw of the seed, not where the process before it stopped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import re
+from typing import Any
 
+import tensorflow as tf
 import tensorflow_federated as tff
+import tree
 
+from tff_dp import _compat_tensorflow
 from tff_dp.execution.compiling import graphs
 from tff_dp.execution.data import graph_defs
 from tff_dp.program.files import process_files
@@ -45,6 +49,23 @@ def names(computation: tff.Computation) -> list[str]:
       if part.DESCRIPTOR.name == 'TensorFlow'
       for name in _of_graph(part)
   })
+
+
+def names_in_data(data: Iterable[Any]) -> set[str]:
+  """Returns the names of random steps of the datasets in clients' data.
+
+  These are the steps that may give another order, whatever their seeds are, and
+  operations with state in the functions of a step, as of a `map`.
+
+  Args:
+    data: Data of clients, with datasets or lists of batches in any structure.
+  """
+  found = set()
+  for part in tree.flatten(list(data)):
+    if isinstance(part, tf.data.Dataset):
+      found |= set(_compat_tensorflow.unordered_datasets(part))
+      found |= set(_compat_tensorflow.stateful_operations(part))
+  return found
 
 
 def _of_graph(source) -> Iterator[str]:

@@ -48,7 +48,6 @@ from tff_dp import _native_output
 from tff_dp import _waiting
 from tff_dp.accounting import rounding
 from tff_dp.files import finished
-from tff_dp.files import regular
 from tff_dp.files import rollback
 from tff_dp.files import run_directory
 from tff_dp.files import write_ahead
@@ -56,11 +55,10 @@ from tff_dp.ledger import budget as budget_lib
 from tff_dp.plans import base
 from tff_dp.program import certification
 from tff_dp.program import cohorts as cohorts_lib
-from tff_dp.program import computation_digests
 from tff_dp.program import interrupts
-from tff_dp.program import random_operations
 from tff_dp.program import releases
 from tff_dp.program import results
+from tff_dp.program import sent_reports
 from tff_dp.program.display import documents
 from tff_dp.program.display import hints
 from tff_dp.program.display import progress as progress_lib
@@ -75,8 +73,8 @@ from tff_dp.statement import plain_words
 from tff_dp.statement import report
 from tff_dp.statement import statement as statement_lib
 
-# File in `secret/`, and its only entry.
-_PROCESS, _DIGEST = 'process.json', 'digest'
+# File of `SentReports` in `secret/`.
+_PROCESS = 'process.json'
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 # Both must have passed before a checkpoint, if the caller sets no interval.
 _ROUNDS_TO_CHECKPOINT, _SECONDS_TO_CHECKPOINT = 10, 1.0
@@ -115,9 +113,8 @@ class Run:
     has_setting: Whether this process has written configuration and environment.
     has_warned: Whether a broken assumption was shown.
     weak: Warnings that delta is too large.
-    drawn: Operations of the clients that may differ in a repeated round, if
-      the clients add the noise.
-    last_sent: The last round in which clients may have sent reports.
+    reports: Reports that clients may have sent. `None` unless they add the
+      noise.
     evaluated: Columns of the evaluation, in order of appearance.
   """
 
@@ -154,8 +151,7 @@ class Run:
   has_setting: bool = False
   has_warned: bool = False
   weak: Sequence[str] = ()
-  drawn: Sequence[str] = ()
-  last_sent: int = 0
+  reports: sent_reports.SentReports | None = None
   # Columns of the evaluation, in order of appearance.
   evaluated: dict[str, None] = dataclasses.field(default_factory=dict)
 
@@ -217,10 +213,13 @@ class Run:
     If the process before was killed in the evaluation of the last round, it is
     evaluated now. Call it after `restore` and before the first round.
     """
-    self._keep_digest_of_process()
     if self.certificate.noise_at_clients:
-      self.drawn = random_operations.names(self.process.next)
-    self.last_sent = self.record.rounds_begun
+      self.reports = sent_reports.SentReports(
+          self.directory.secret / _PROCESS,
+          self.process.next,
+          rounds_done=self.rounds_done,
+          rounds_begun=self.record.rounds_begun,
+      )
     self.budget.resume(self.record.rounds_begun)
     finished.clear(self.directory.secret)
     self.rounds_planned = self._affordable_rounds()
@@ -253,10 +252,10 @@ class Run:
           " declarations=tff_dp.accounting.Declarations(pretraining='...')))"
           * (not self.declarations.says_pretraining)
       )
-    if self.drawn:
+    if self.reports is not None and self.reports.drawn:
       said.append(
-          f'clients draw without a key ({", ".join(self.drawn)}): every round'
-          ' is saved, and one that is killed cannot be repeated'
+          f'clients draw without a key ({", ".join(self.reports.drawn)}): every'
+          ' round is saved, and one that is killed cannot be repeated'
       )
     hint = hints.too_noisy(
         self.plan,
@@ -365,7 +364,8 @@ class Run:
     """
     is_sent = self.certificate.noise_at_clients
     round_index = self.rounds_done + 1
-    self._refuse_other_reports(round_index)
+    if self.reports is not None:
+      self.reports.check_round(round_index)
     selection = self.cohorts.select(round_index, chosen)
     spent = {}
     if round_index > self.record.rounds_begun:
@@ -402,7 +402,8 @@ class Run:
         data = selection.read()
         # First, because a client may send its message at any time.
         self.record.keep_data(self.cohorts.data_digests())
-        self.last_sent = round_index
+        if self.reports is not None:
+          self.reports.send(round_index, data)
         output = self.process.next(self.state, data)
     except Exception as error:
       # Data that cannot be reached say nothing about what is in them. Readers
@@ -473,7 +474,7 @@ class Run:
       is_time = self.rounds_done % self.checkpoint_every == 0
     return (
         is_time
-        or self.drawn
+        or (self.reports is not None and self.reports.drawn)
         or self._awaits_evaluation()
         or self.rounds_done == self.rounds_planned
         or waited >= _SECONDS_BETWEEN_CHECKPOINTS
@@ -700,61 +701,6 @@ class Run:
           ' start a new run in another directory, whose epsilon adds'
           ' to that of this one',
       )
-
-  def _keep_digest_of_process(self) -> None:
-    """Stores what clients will compute, if they add the noise.
-
-    Raises:
-      PrivacyRefusedError: If a round has begun that is not saved, perhaps with
-        another process. Its clients may have sent their reports, and would send
-        other ones now.
-    """
-    if not self.certificate.noise_at_clients:
-      return
-    path = self.directory.secret / _PROCESS
-    digest = computation_digests.digest(self.process.next)
-    stored = None
-    if path.exists():
-      try:
-        stored = regular.read_json(path)[_DIGEST]
-      except (ValueError, KeyError, TypeError):
-        pass  # Damaged, so it counts as unknown.
-    if digest == stored:
-      return
-    begun = self.record.rounds_begun
-    if begun > self.rounds_done:
-      known = f'another computation (digest {stored})'
-      if stored is None:
-        known = (
-            f'a computation that is not known, because {path} is missing or'
-            ' damaged'
-        )
-      raise _checks.PrivacyRefusedError(
-          f'round {begun} has begun and is not saved, with {known};'
-          f' process.next now has the digest {digest}',
-          why='its clients may have sent their reports, and would now send'
-          ' other ones for the same round, but the ledger counts one',
-          way_out='build the process as it was, by the same code with the same'
-          f' versions, run round {begun} to its end, and change the process'
-          ' then; or start a new run in another directory, whose epsilon adds'
-          ' to that of this one',
-      )
-    run_directory.write_json(path, {_DIGEST: digest})
-
-  def _refuse_other_reports(self, round_index: int) -> None:
-    """Raises if clients would draw anew in a round that may have been sent."""
-    if not self.drawn or round_index > self.last_sent:
-      return
-    raise _checks.PrivacyRefusedError(
-        f'round {round_index} has begun and is not saved, and its clients draw'
-        f' without a key: {", ".join(self.drawn)}',
-        why='they may have sent their reports, and would now send other ones'
-        ' for the same round, but the ledger counts one',
-        way_out='a new run in another directory, whose epsilon adds to that of'
-        ' this one, of a model without random operations such as dropout, and'
-        ' with seeds for shuffle(); or take the model of the rounds that are'
-        f' saved, with total_rounds={self.rounds_done}',
-    )
 
   def _declare_frozen(self, state: Any) -> None:
     """Completes the declarations with the frozen weights of a state."""
