@@ -39,6 +39,7 @@ from tff_dp.program import certification
 from tff_dp.program import computation_digests
 from tff_dp.program import cohorts as cohorts_lib
 from tff_dp.program import data_flow
+from tff_dp.program import random_operations
 from tff_dp.program import results
 from tff_dp.systems.silos import minibatch_schedules
 from tff_dp.systems.silos import silo_sampling
@@ -147,6 +148,7 @@ class KilledTest(kills.RunsTestCase):
     run_next = process.next
     certificate = certification.certify(process, kind.absent_plan(process))
     digest = computation_digests.digest(run_next)
+    drawn = random_operations.names(run_next)
 
     def note(state, data):
       output = run_next(state, data)
@@ -162,7 +164,9 @@ class KilledTest(kills.RunsTestCase):
         mock.Mock(side_effect=note, type_signature=run_next.type_signature),
     ), mock.patch.object(
         certification, 'certify', lambda process, plan: certificate
-    ), mock.patch.object(computation_digests, 'digest', lambda _: digest):
+    ), mock.patch.object(
+        computation_digests, 'digest', lambda _: digest
+    ), mock.patch.object(random_operations, 'names', lambda _: drawn):
       try:
         kind.run(root)
       except kills.Killed:
