@@ -557,7 +557,7 @@ class RepeatedTest(parameterized.TestCase):
       theirs = accountants.delta(event, epsilon=epsilon, method='pld')
     self.assertLess(theirs, delta)
     ours = accountants.delta(event, epsilon=epsilon, method='pld')
-    self.assertBetween(ours, delta, delta + 3e-16 * count)
+    self.assertBetween(ours, delta, delta + 6e-16 * count)
 
   @parameterized.parameters('pld', 'rdp')
   def test_each_repetition_counts(self, method):

@@ -46,6 +46,20 @@ class ExtremesTest(parameterized.TestCase):
       self.assertBetween(epsilon, 0.0, 1e-9)
 
   @parameterized.parameters(
+      ('compare', '--rounds=20', '--max-participations=1',
+       '--mechanisms=independent'),
+      ('advise', '--population=100000', '--rounds=20', '--trust=server',
+       '--reports-per-round=100', '--parameters=1000'),
+  )
+  def test_a_long_delta_is_printed_rounded_up(self, *words):
+    code, out, _ = command.run(
+        main.main, *words, '--epsilon=8', '--delta=1.2345644e-6'
+    )
+    self.assertEqual(code, 0)
+    self.assertIn('1.23457e-06', out)
+    self.assertNotIn('1.23456e-06', out)
+
+  @parameterized.parameters(
       (*_SAMPLED[:1], '--clients-per-round=9', '--rounds=20',
        '--noise-multiplier=1', f'--population={10**18}'),
       (*_ROUND, '--check-in-rate=0.2', f'--population={10**18}'),

@@ -235,7 +235,8 @@ def _lines(
       f' with {setting.records} records each' if setting.records else ''
   )
   lines = [
-      f'epsilon {setting.epsilon:g} at delta {setting.delta:g};'
+      f'epsilon {rounding.short(setting.epsilon)} at delta'
+      f' {rounding.short(setting.delta)};'
       f' {offers.TRUSTED[setting.trust]}',
       f'{setting.population} clients{records}, {setting.reports_per_round}'
       f' reports in each of {setting.rounds} rounds, {setting.parameters}'

@@ -12,6 +12,7 @@ from tff_dp import _checks
 from tff_dp import _waiting
 from tff_dp import systems
 from tff_dp.accounting import calibration
+from tff_dp.accounting import rounding
 from tff_dp.accounting.sensitivity import patterns
 from tff_dp.cli import errors
 from tff_dp.cli import plots
@@ -31,7 +32,7 @@ of a run as one Gaussian mechanism). In clip norms; it grows with sigma. max
 error: in the worst round; rmse: root mean square over rounds."""
 _AT_BUDGET = """\
 Standard deviation of the noise on the sum of all rounds so far, in clip norms,
-with the least noise for epsilon {epsilon:g} at delta {delta:g}. max error: in
+with the least noise for epsilon {epsilon} at delta {delta}. max error: in
 the worst round; rmse: root mean square over rounds. Secret draws amplify the
 rows of allocation, where clients draw their rounds, and of dp-fedavg, where the
 server draws cohorts and a client comes that often in the mean. The others claim
@@ -224,13 +225,17 @@ def _at(arguments: argparse.Namespace) -> str:
   """Returns words for the privacy at which errors are compared."""
   if arguments.epsilon is None:
     return 'sigma 1'
-  return f'epsilon {arguments.epsilon:g}, delta {arguments.delta:g}'
+  epsilon, delta = map(rounding.short, (arguments.epsilon, arguments.delta))
+  return f'epsilon {epsilon}, delta {delta}'
 
 
 def _lines(arguments, pattern, rows, chosen, kind, reference) -> list[str]:
   explanation = _EXPLANATION
   if arguments.epsilon is not None:
-    explanation = _AT_BUDGET.format(**vars(arguments))
+    explanation = _AT_BUDGET.format(
+        epsilon=rounding.short(arguments.epsilon),
+        delta=rounding.short(arguments.delta),
+    )
   lines = [
       explanation,
       '',

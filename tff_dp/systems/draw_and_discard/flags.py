@@ -158,11 +158,12 @@ def calibrated(
   run = run_of(arguments)
   plan = run.plan.calibrated(epsilon=arguments.epsilon, delta=arguments.delta)
   number = results.rounded_down(plan.step.epsilon)
+  scale = plan.step.noise_scale(plan.num_params)
   return run._replace(plan=plan), {
       'solved_for': 'epsilon_of_one_report',
       'answer': (
           f'--epsilon={number} of one participation, noise of scale'
-          f' {plan.step.noise_scale(plan.num_params):.6g}, is within epsilon'
+          f' {rounding.rounded_up(scale, digits=6)}, is within epsilon'
           f' {rounding.short(arguments.epsilon)} at delta'
           f' {rounding.short(arguments.delta)}'
       ),
