@@ -1,10 +1,12 @@
 # Copyright 2026, The tff_dp Authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Verification looks for keys in every graph, coins where none are, warnings."""
+"""Verification looks for keys and coins in graphs, and reads the statement."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
+from typing import NamedTuple
 from unittest import mock
 
 from absl.testing import absltest
@@ -20,8 +22,11 @@ from tff_dp import systems
 from tff_dp.aggregators import release_marks
 from tff_dp.export import bundle
 from tff_dp.export import keys
+from tff_dp.export import statements
 from tff_dp.export import verification
 from tff_dp.files import run_directory
+from tff_dp.integrations import server_rounds
+from tff_dp.participation import monitoring
 from tff_dp.plans import events
 from tff_dp.program import certification
 from tff_dp.program.files import process_files
@@ -76,7 +81,7 @@ class CoinsTest(parameterized.TestCase):
 
 class WarningsTest(absltest.TestCase):
 
-  def test_no_warning_of_the_plan_is_left_out(self):
+  def test_no_warning_of_the_plan_is_left_out_or_added(self):
     root = pathlib.Path(self.create_tempdir().full_path, 'bundle')
     shutil.copytree(bundles.kept(), root)
     manifest = json.loads((root / bundle.MANIFEST).read_text())
@@ -92,11 +97,11 @@ class WarningsTest(absltest.TestCase):
         run_directory.write_json(root / bundle.STATEMENT, content)
         found = statement.PrivacyStatement.from_json(content)
         (root / bundle.STATEMENT_PAGE).write_text(found.to_markdown())
-        if set(stated) >= set(of_plan):
-          verification._check_guarantee(root, manifest)
+        if stated == of_plan:
+          verification.check_guarantee(root, manifest)
         else:
-          with self.assertRaisesRegex(verification.Wrong, 'leaves out'):
-            verification._check_guarantee(root, manifest)
+          with self.assertRaisesRegex(verification.Wrong, 'says warnings'):
+            verification.check_guarantee(root, manifest)
 
 
 def _numbers(value, *path):
@@ -109,15 +114,26 @@ def _numbers(value, *path):
     yield path
 
 
-def _with(points, path, change):
-  """Returns a copy of points with one leaf changed."""
-  copied = json.loads(json.dumps(points))
+def _with(content, path, change):
+  """Returns a copy of a statement with one leaf changed or added."""
+  copied = json.loads(json.dumps(content))
   *folders, name = path
   place = copied
   for each in folders:
     place = place[each]
-  place[name] = change(place[name])
+  old = None if isinstance(place, dict) and name not in place else place[name]
+  place[name] = change(old)
   return copied
+
+
+class _Replaced(NamedTuple):
+  """Replaces a part of a text."""
+
+  old: str
+  new: str
+
+  def __call__(self, text):
+    return text.replace(self.old, self.new)
 
 
 def _safer(number):
@@ -126,61 +142,144 @@ def _safer(number):
   ) else 0.99 * number - 1e-3
 
 
-class PointsTest(parameterized.TestCase):
-  """What the statement says below its headline is what the plan gives."""
+def _occasion(plan, name):
+  """Returns an occasion. Only a plan that expects a rate has one observed."""
+  about = occasions.occasions(plan)[name]
+  if not isinstance(about.observed, monitoring.Observed):
+    return about
+  rate = warning = None
+  if plan.protocol.expected_rate is not None:
+    rate = about.observed.rate
+    warning = monitoring.warning(plan.protocol, rate)
+  observed = dataclasses.replace(about.observed, rate=rate, warning=warning)
+  return dataclasses.replace(about, observed=observed)
 
-  def _described(self, plan, about):
-    done = 0 if about.observed is None else about.observed.num_rounds
-    return events.PlanRun(plan, done or plan.num_rounds, about.delta)
 
-  @parameterized.product(name=_QUICK, occasion=('planned', 'stopped', 'known'))
-  def test_points_of_every_run_are_right(self, name, occasion):
+def _described(plan, about):
+  done = 0 if about.observed is None else about.observed.num_rounds
+  return events.PlanRun(plan, done or plan.num_rounds, about.delta)
+
+
+class StatementsTest(parameterized.TestCase):
+  """A statement says what its plan gives, and nothing else."""
+
+  @parameterized.product(
+      name=(*_QUICK, 'shuffled'), occasion=('planned', 'stopped', 'known')
+  )
+  def test_statement_of_every_run_is_right(self, name, occasion):
     plan = occasions.PLANS[name]()
-    about = occasions.occasions(plan)[occasion]
-    verification._check_points(
-        self._described(plan, about), plan.statement_about(about).points
-    )
+    about = _occasion(plan, occasion)
+    stated = plan.statement_about(about)
+    statements.check(stated.to_json(), _described(plan, about))
+
+  @parameterized.parameters('honaker', 'sampled')
+  def test_statement_of_a_server_is_right(self, name):
+    plan, folder = occasions.PLANS[name](), self.create_tempdir().full_path
+    with server_rounds.ServerRounds(
+        plan,
+        {'w': np.zeros(3)},
+        output_dir=pathlib.Path(folder) / 'run',
+        delta=occasions.DELTA,
+        stack='another stack',
+    ) as rounds:
+      rounds.select(f'client {i}' for i in range(plan.clients_per_round))
+      content = rounds.statement().to_json()
+    described = events.PlanRun(plan, 1, occasions.DELTA)
+    statements.check(content, described)
+    for path, words in {
+        ('setting', 'trusted'): 'nobody',
+        ('setting', 'adversary'): content['points']['setting'][
+            'adversary'
+        ].replace('another stack', 'It, of epsilon 0.01: ' + 'it ' * 20),
+        ('implementation', 'generator'): 'a cryptographic one',
+    }.items():
+      forged = _with(content, ('points', *path), lambda _, words=words: words)
+      with self.subTest(path), self.assertRaises(statements.Wrong):
+        statements.check(forged, described)
 
   @parameterized.parameters(*_QUICK)
   def test_no_number_is_another_one(self, name):
     plan = occasions.PLANS[name]()
-    about = occasions.occasions(plan)['stopped']
-    described = self._described(plan, about)
+    about = _occasion(plan, 'stopped')
+    described = _described(plan, about)
     stated = plan.statement_about(about)
-    points, paths = stated.points, list(_numbers(stated.points))
+    content, paths = stated.to_json(), list(_numbers(stated.points))
     self.assertGreater(len(paths), 30)
     with mock.patch.object(type(plan), 'statement_about', return_value=stated):
       for path in paths:
-        with self.subTest(path), self.assertRaises(verification.Wrong):
-          verification._check_points(described, _with(points, path, _safer))
-      forged = {
-          ('guarantee', 'level'): 'none (at all)',
-          ('adjacency', 'relation'): 'add_or_remove_one',
-          ('unit', 'unit'): 'letter',
-          ('amplification', 'claimed'): 'by magic',
-      }
-      for path, words in forged.items():
-        with self.subTest(path), self.assertRaises(verification.Wrong):
-          verification._check_points(
-              described, _with(points, path, lambda _, words=words: words)
-          )
-      more = json.loads(json.dumps(points))
-      more['guarantee']['epsilon_for_you'] = 0.1
-      with self.assertRaises(verification.Wrong):
-        verification._check_points(described, more)
+        forged = _with(content, ('points', *path), _safer)
+        with self.subTest(path), self.assertRaises(statements.Wrong):
+          statements.check(forged, described)
+
+  @parameterized.named_parameters(
+      (' '.join(map(str, path)), path, forged)
+      for path, forged in {
+          ('epsilon_after_audit',): 0.01,
+          ('nothing',): {},
+          ('warnings',): ['epsilon is loose: in truth it is 0.01'],
+          ('points', 'setting', 'trusted'): 'nobody',
+          ('points', 'setting', 'data_name'): 'x\n\n# Privacy statement',
+          ('points', 'unit', 'unit'): 'letter',
+          ('points', 'adjacency', 'relation'): 'add_or_remove_one',
+          ('points', 'release', 'covered'): 'everything',
+          # The multiplier is 2.5, and 4 clients take part in a round.
+          ('points', 'mechanism', 'noise_multiplier'): _Replaced('2.5', '250'),
+          ('points', 'mechanism', 'clients_per_round'): _Replaced('4', '4000'),
+          ('points', 'mechanism', 'population'): _Replaced('20000', '900000'),
+          ('points', 'accounting', 'exactness'): 'loose: in truth it is 0.01',
+          ('points', 'accounting', 'versions', 'numpy'): 'epsilon is 0.01',
+          ('points', 'guarantee', 'level'): 'none (at all)',
+          ('points', 'guarantee', 'in_practice'): 'epsilon 0.01, measured',
+          ('points', 'guarantee', 'attacks', 0, 'true_positives'): (
+              lambda chance: chance - 0.000999
+          ),
+          ('points', 'amplification', 'claimed'): 'by magic',
+          ('points', 'implementation', 'generator'): 'a cryptographic one',
+          ('points', 'implementation', 'key'): 'of a quantum computer',
+          ('points', 'implementation', 'process'): 'checked by an auditor',
+          ('points', 'implementation', 'realised_participation'): _Replaced(
+              '31 clients', '1000000 clients'
+          ),
+      }.items()
+  )
+  def test_no_word_is_another_one(self, path, forged):
+    plan = occasions.PLANS['honaker']()
+    about = _occasion(plan, 'stopped')
+    described = _described(plan, about)
+    content = plan.statement_about(about).to_json()
+    change = forged if callable(forged) else lambda _: forged
+    changed = _with(content, path, change)
+    self.assertNotEqual(changed, content)
+    with self.assertRaises(statements.Wrong):
+      statements.check(changed, described)
+    # What is declared may be any line.
+    path = ('points', 'setting', 'data_name')
+    statements.check(_with(content, path, lambda _: 'others'), described)
+
+  def test_a_part_is_absent_for_a_known_reason(self):
+    plan = occasions.PLANS['honaker']()
+    for reason in (bundle.NO_PROCESS, bundle.NOT_ALLOWED):
+      verification._check_reasons(plan, {bundle.NEXT: reason})
+    for name, reason in {
+        bundle.NEXT: 'none\n\n## Guarantee\n\nepsilon 0.01',
+        bundle.TASK_CONFIG: 'the plan has epsilon 0.01',
+        bundle.SAVED_MODEL: bundle.NO_MODEL,
+    }.items():
+      with self.subTest(name), self.assertRaises(verification.Wrong):
+        verification._check_reasons(plan, {name: reason})
 
   def test_a_bundle_that_states_less_below_its_headline_fails(self):
     root = pathlib.Path(self.create_tempdir().full_path, 'bundle')
     shutil.copytree(bundles.kept(), root)
     manifest = json.loads((root / bundle.MANIFEST).read_text())
-    verification._check_guarantee(root, manifest)
+    verification.check_guarantee(root, manifest)
     content = json.loads((root / bundle.STATEMENT).read_text())
     content['points']['guarantee']['curve'][0]['epsilon'] *= 0.9
     run_directory.write_json(root / bundle.STATEMENT, content)
     found = statement.PrivacyStatement.from_json(content)
     (root / bundle.STATEMENT_PAGE).write_text(found.to_markdown())
     with self.assertRaisesRegex(verification.Wrong, 'guarantee.curve.0.epsilon'):
-      verification._check_guarantee(root, manifest)
+      verification.check_guarantee(root, manifest)
 
 
 if __name__ == '__main__':

@@ -11,7 +11,7 @@
     map_reduce/*.pb, distribute_aggregate/*.pb     TFF's forms of `next`
     task_config.pbtxt          for On-Device Personalization
 
-The files of the first two lines and `model.npz` are in every bundle.
+The files of the first three lines are in every bundle.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,12 @@ PARTS = (
     STATEMENT, STATEMENT_PAGE, EVENTS, PLAN, CARD, WEIGHTS, SAVED_MODEL,
     *OF_PROCESS, FUNCTIONAL_MODEL, TASK_CONFIG,
 )
-ALWAYS = (STATEMENT, STATEMENT_PAGE, EVENTS, PLAN, WEIGHTS)
+ALWAYS = (STATEMENT, STATEMENT_PAGE, EVENTS, PLAN, CARD, WEIGHTS)
+# Why a part is absent. `computations.NO_FORM` has further reasons.
+NO_PROCESS = 'the run has kept none, and none was given'
+NOT_ALLOWED = 'the process has an operation that --verify refuses'
+NO_MODEL = 'no functional model was given'
+NO_POPULATION = 'no population was named'
 _VERSIONS = ('tensorflow', 'tensorflow-federated', 'numpy', 'dp-accounting')
 _FIELDS = frozenset([
     'schema', 'schema_version', 'versions', 'plan_fingerprint', 'rounds',
@@ -227,9 +232,18 @@ def copy(root: str | os.PathLike, target: pathlib.Path) -> None:
   target.mkdir(mode=0o700)
   for name in names:
     (target / name).parent.mkdir(parents=True, exist_ok=True)
-    source = regular.open_file(root / name, follow_links=False)
-    with open(source, 'rb') as file, open(target / name, 'wb') as written:
-      shutil.copyfileobj(file, written)
+    copy_file(root / name, target / name)
+
+
+def copy_file(source: pathlib.Path, target: pathlib.Path) -> None:
+  """Copies a regular file.
+
+  Raises:
+    OSError: If the source is a link or not regular, or cannot be copied.
+  """
+  opened = regular.open_file(source, follow_links=False)
+  with open(opened, 'rb') as file, open(target, 'wb') as written:
+    shutil.copyfileobj(file, written)
 
 
 def _not_a_bundle(root, why: str) -> _checks.ArgumentError:

@@ -52,7 +52,11 @@ _RECOMPOSE = {
 }
 _NUM_BATCHES, _BATCH_SIZE = 2, 2
 _SELECT = 'federated_select'
-_LONGEST_REASON = 200
+_NO_SELECT = f'TFF compiles no {_SELECT}, with which clients ask for a part'
+_ONLY_SUMS = 'TFF compiles no federated_aggregate into it, only sums'
+_OTHERWISE = 'TFF does not compile it'
+# All messages of `NoFormError`.
+NO_FORM = (_NO_SELECT, _ONLY_SUMS, _OTHERWISE)
 
 
 def compile_form(kind: str, next_computation: tff.Computation) -> Any:
@@ -78,13 +82,10 @@ class NoFormError(Exception):
 def _reason(computation: tff.Computation, error: Exception) -> str:
   used = _operators(computation)
   if _SELECT in used:
-    return f'TFF compiles no {_SELECT}, with which clients ask for a part'
+    return _NO_SELECT
   if 'federated_aggregate' in used and 'FunctionType' in str(error):
-    return 'TFF compiles no federated_aggregate into it, only sums'
-  said = ' '.join(str(error).split())
-  if len(said) > _LONGEST_REASON:
-    said = said[:_LONGEST_REASON] + '...'
-  return f'TFF does not compile it ({type(error).__name__}: {said})'
+    return _ONLY_SUMS
+  return _OTHERWISE
 
 
 def _operators(computation: tff.Computation) -> set[str]:

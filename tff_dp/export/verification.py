@@ -10,7 +10,6 @@ is wrong, it stops there. `measuring` runs the graphs that were checked here.
 from collections.abc import Callable, Iterator, Mapping
 import dataclasses
 import json
-import math
 import os
 import pathlib
 from typing import Any
@@ -28,26 +27,13 @@ from tff_dp.export import model_card
 from tff_dp.export import models
 from tff_dp.export import operations
 from tff_dp.export import saved_models
+from tff_dp.export import statements
 from tff_dp.export import task_config
 from tff_dp.plans import events as events_lib
 from tff_dp.program import certification
 from tff_dp.program.files import process_files
-from tff_dp.statement import builder
-from tff_dp.statement import plain_words
 from tff_dp.statement import statement as statement_lib
 
-# Relative tolerance of epsilon: its search ends at a slightly different value
-# with other versions of NumPy.
-_TOLERANCE = 1e-6
-# A search for the best point of a curve may end elsewhere.
-_CHANCE_TOLERANCE = 1e-3
-# They depend on that search.
-_CHANCES = ('right_guesses', 'right_guesses_without', 'true_positives')
-# Tables of integer noise differ in their last digits, where SciPy differs.
-_TAILS = 'delta_of_tails'
-# Points whose words follow from the plan alone.
-_WORDS = ('unit', 'adjacency', 'amplification')
-_KNOWN_KEY = 'epsilon_if_key_were_secret'
 OK, FAILED, ABSENT, NOT_CHECKED = 'ok', 'FAILED', 'absent', 'not checked'
 _MODELS = (bundle.SAVED_MODEL, bundle.FUNCTIONAL_MODEL)
 _LONGEST, _MOST_NAMED = 300, 5
@@ -72,8 +58,7 @@ class Finding:
     object.__setattr__(self, 'detail', _checks.printable(self.detail))
 
 
-class Wrong(Exception):
-  """Raised if a bundle contradicts its claims. The message says where."""
+Wrong = statements.Wrong
 
 
 def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
@@ -100,7 +85,7 @@ def verify_bundle(directory: str | os.PathLike) -> list[Finding]:
   if findings[-1].status == OK:
     findings.append(found('graphs', lambda: _check_graphs(root, manifest)))
   if findings[-1].status == OK:
-    findings.append(found('guarantee', lambda: _check_guarantee(root, manifest)))
+    findings.append(found('guarantee', lambda: check_guarantee(root, manifest)))
   if findings[-1].status == FAILED:
     return findings
   described = events_lib.read(root / bundle.EVENTS)
@@ -245,8 +230,13 @@ def _computations(manifest) -> Iterator[str]:
       yield name
 
 
-def _check_guarantee(root: pathlib.Path, manifest) -> str:
-  """Recomputes epsilon from the events, and compares it with the statement."""
+def check_guarantee(root: pathlib.Path, manifest) -> str:
+  """Makes the statement anew from the events, and compares the two.
+
+  Args:
+    root: Directory with the statement, its page, the events and the plan.
+    manifest: `plan_fingerprint` and `rounds` of the bundle.
+  """
   described = events_lib.read(root / bundle.EVENTS)
   plan = described.plan
   events_lib.check_same('plan', bundle.read_json(root / bundle.PLAN), _plain(plan.describe()))
@@ -257,101 +247,18 @@ def _check_guarantee(root: pathlib.Path, manifest) -> str:
     events_lib.check_same(name, stated, planned)
   stated = bundle.read_json(root / bundle.STATEMENT)
   statement = statement_lib.PrivacyStatement.from_json(stated)
+  statements.check(stated, described)
   page = bundle.read_text(root / bundle.STATEMENT_PAGE)
   if page != statement.to_markdown():
     raise Wrong(f'{bundle.STATEMENT_PAGE} is not {bundle.STATEMENT} as a page')
-  anew = _plain(
-      plan.headline(delta=described.delta, num_rounds=described.num_rounds)
-  )
-  warnings = anew.pop('warnings')
-  if not set(warnings) <= set(stated['warnings']):
-    raise Wrong('the statement leaves out a warning of the plan')
-  if stated['epsilon'] == 'inf':
-    # The run had a known key, which its plan does not know.
-    anew |= {'epsilon': 'inf', 'epsilon_no_amplification': 'inf'}
-  for name, value in anew.items():
-    events_lib.check_same(name, stated[name], value, tolerance=_TOLERANCE)
-  _check_points(described, statement.points)
   return (
       f'epsilon {stated["epsilon"]} at delta'
       f' {rounding.short(stated["delta"])}, recomputed from the events'
   )
 
 
-def _check_points(described, points: Mapping[str, Any]) -> None:
-  """Raises `Wrong` unless the points agree with the plan.
-
-  All their numbers follow from the plan, and so do the words of the points in
-  `_WORDS`. Other words depend on the stack that ran, or somebody declares them.
-
-  Args:
-    described: Run that the events describe.
-    points: Points of the statement of this run.
-  """
-  # A statement before round 1 is about all planned rounds.
-  done = points['mechanism']['rounds_done'] and described.num_rounds
-  expected = described.plan.statement_about(
-      builder.Occasion(
-          delta=described.delta,
-          observed=builder.RoundsDone(done),
-          insecure_seed=_KNOWN_KEY in points['guarantee'],
-      )
-  ).points
-  stated, planned = dict(_leaves(points)), dict(_leaves(expected))
-  for path in {**planned, **stated}:
-    one, other = stated.get(path), planned.get(path)
-    is_number = _is_number(one) or _is_number(other)
-    is_of_plan = is_number or path[0] in _WORDS
-    if is_of_plan and not _is_near(path, one, other, described.delta):
-      raise Wrong(
-          f'the statement says {".".join(map(str, path))}='
-          f'{_checks.shown(one)}, and the plan gives {_checks.shown(other)}'
-      )
-  chance = points['guarantee']['right_guesses']
-  level = plain_words.name_of(chance)
-  if not points['guarantee']['level'].startswith(f'{level} ('):
-    raise Wrong(
-        'point 7 of the statement names another level of protection than'
-        f' {level}'
-    )
-
-
-def _leaves(value: Any, *path: Any) -> Iterator[tuple[tuple, Any]]:
-  """Yields (path, leaf) for all leaves of a JSON value."""
-  if isinstance(value, dict):
-    pairs = value.items()
-  elif isinstance(value, list):
-    pairs = enumerate(value)
-  else:
-    yield path, value
-    return
-  for key, each in pairs:
-    yield from _leaves(each, *path, key)
-
-
-def _is_number(leaf: Any) -> bool:
-  return isinstance(leaf, (int, float)) or leaf == 'inf'
-
-
-def _is_near(path: tuple, stated: Any, planned: Any, delta: float) -> bool:
-  """Returns whether a leaf is the plan's, up to the last digits of a search.
-
-  Args:
-    path: Path of the leaf.
-    stated: Leaf of the statement, `None` if it has none.
-    planned: Leaf of the plan, `None` if it has none.
-    delta: Delta of the statement.
-  """
-  if not (isinstance(stated, float) and isinstance(planned, float)):
-    return stated == planned and type(stated) is type(planned)
-  if path[-1] in _CHANCES:
-    return stated >= planned - _CHANCE_TOLERANCE
-  if path[-1] == _TAILS:
-    return abs(stated - planned) <= _TOLERANCE * delta
-  return math.isclose(stated, planned, rel_tol=_TOLERANCE)
-
-
 def _check_card(root: pathlib.Path, described, absent) -> str:
+  _check_reasons(described.plan, absent)
   has_config = bundle.TASK_CONFIG not in absent
   expected = model_card.render(
       bundle.read_json(root / bundle.STATEMENT),
@@ -363,6 +270,23 @@ def _check_card(root: pathlib.Path, described, absent) -> str:
   if bundle.read_text(root / bundle.CARD) != expected:
     raise Wrong('it does not say what the other files say')
   return 'says what the other files say'
+
+
+def _check_reasons(plan, absent: Mapping[str, str]) -> None:
+  """Raises `Wrong` if a part is absent for a reason that no export gives."""
+  of_process = (bundle.NO_PROCESS, bundle.NOT_ALLOWED)
+  known = {
+      **dict.fromkeys(bundle.OF_PROCESS, of_process),
+      **dict.fromkeys(computations.FORMS, of_process + computations.NO_FORM),
+      bundle.FUNCTIONAL_MODEL: (bundle.NO_MODEL,),
+      bundle.TASK_CONFIG: (task_config.why_not(plan) or bundle.NO_POPULATION,),
+  }
+  for name, reason in absent.items():
+    if reason not in known.get(name, ()):
+      raise Wrong(
+          f'the manifest says that {name} is absent because'
+          f' {_checks.shown(reason)}, and no export gives this reason'
+      )
 
 
 def _check_process(root: pathlib.Path, plan) -> str:
