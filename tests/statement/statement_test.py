@@ -296,11 +296,12 @@ class CompletenessTest(parameterized.TestCase):
   @parameterized.parameters(
       'not_covered', 'hyperparameters', 'architecture', 'early_stopping',
       'pretraining', 'public_data', 'preprocessing', 'audit', 'delta_reason',
+      'population_origin', 'model_name', 'data_name', 'responsible',
   )
-  def test_empty_declaration_is_an_error(self, name):
-    for empty in ('', ' ', None):
+  def test_declaration_is_one_line_and_not_empty(self, name):
+    for wrong in ('', ' ', None, 'x\n\n# Privacy statement', 'x\x1b[2J'):
       with self.assertRaisesRegex(_checks.ArgumentError, f'^{name}='):
-        _build(**{name: empty})
+        _build(**{name: wrong})
     _build(**{name: 'none'})
 
   @parameterized.parameters(

@@ -15,7 +15,7 @@ _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 class Declarations:
   """Facts that the person who runs the training declares.
 
-  All but the population are sentences, or 'none'. By default they say that
+  All but the population are sentences in one line, or 'none'. By default they say that
   nothing is declared or accounted for. Two say more by default: `delta_reason`,
   that the user chose delta, and `not_covered`, that TFF's training metrics have
   no noise.
@@ -66,5 +66,13 @@ class Declarations:
     for name, value in vars(self).items():
       if name == 'population':
         _checks.optional_integer_at_least(1, population=value)
-      elif not isinstance(value, str) or not value.strip():
-        raise _checks.ArgumentError(name, value, "a text that is not blank, such as 'none'")
+      elif (
+          not isinstance(value, str)
+          or not value.strip()
+          or not value.isprintable()
+      ):
+        raise _checks.ArgumentError(
+            name,
+            value,
+            "a line of printable text that is not blank, such as 'none'",
+        )
