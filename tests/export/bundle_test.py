@@ -4,6 +4,7 @@
 
 import atexit
 import copy
+import dataclasses
 import functools
 import json
 import pathlib
@@ -39,9 +40,11 @@ from tff_dp.export import measuring
 from tff_dp.export import model_card
 from tff_dp.export import task_config
 from tff_dp.export import verification
+from tff_dp.files import run_directory
 from tff_dp.plans import events
 from tff_dp.program.files import checkpoints
 from tff_dp.program.files import process_files
+from tff_dp.statement import builder
 
 # For the command line, which calls them.
 build_model = small_model.build
@@ -273,6 +276,89 @@ class BundleTest(parameterized.TestCase):
     self.assertFalse(kept.exists())
     manifest = export.export_bundle(run, output=folder / 'other')
     self.assertContainsSubset(bundle.OF_PROCESS, manifest['absent'])
+
+  def _copied_run(self) -> pathlib.Path:
+    """Returns a copy of the run, without its process, which takes time."""
+    run = pathlib.Path(self.create_tempdir().full_path) / 'run'
+    shutil.copytree(self.root / 'run', run)
+    shutil.rmtree(run / 'release' / 'process')
+    return run
+
+  def _write_statement(self, run, *, rounds, epsilon=None):
+    """Writes statement and events after some rounds, perhaps a false epsilon.
+    """
+    plan, release = small_bundle.build_plan(), run / 'release'
+    stated = plan.statement(
+        delta=small_bundle.DELTA, observed=builder.RoundsDone(rounds)
+    )
+    if epsilon is not None:
+      headline = stated.headline | {'epsilon': epsilon}
+      stated = dataclasses.replace(stated, headline=headline)
+    run_directory.write_statement(release, stated)
+    run_directory.write_json(
+        release / bundle.EVENTS,
+        plan.events_json(delta=small_bundle.DELTA, num_rounds=rounds),
+    )
+
+  def _release(self, run, rounds):
+    """Does what a run does to its record when it releases a round."""
+    with open(run / 'secret' / 'write_ahead.jsonl', 'a') as file:
+      file.write(json.dumps({'released': rounds}) + '\n')
+
+  @pytest.mark.once
+  def test_a_statement_that_claims_too_much_is_not_exported(self):
+    edited, behind, torn = (self._copied_run() for _ in range(3))
+    self._write_statement(edited, rounds=2, epsilon=0.1)
+    self._release(behind, 3)
+    with open(torn / 'secret' / 'write_ahead.jsonl', 'a') as file:
+      file.write('{"round": 3}}\n')
+    for run, message in (
+        (edited, 'refused: the statement says epsilon=0.1'),
+        (behind, 'counts 2 rounds, but 3 were released'),
+        (torn, 'record .* is damaged'),
+    ):
+      target = run.parent / 'out'
+      with self.assertRaisesRegex(_checks.PrivacyRefusedError, message):
+        export.export_bundle(run, output=target)
+      self.assertEqual([path.name for path in run.parent.iterdir()], ['run'])
+    # `release/` alone, as another machine has it.
+    shutil.rmtree(behind / 'secret')
+    self.assertEqual(export.export_bundle(behind, output=target)['rounds'], 2)
+
+  @pytest.mark.once
+  def test_the_statement_is_read_after_the_weights(self):
+    run = self._copied_run()
+    copied, copy_file = [], bundle.copy_file
+
+    def release_after_the_first(source, to):
+      copy_file(source, to)
+      copied.append(source.name)
+      if len(copied) == 1:
+        self._release(run, 3)
+        self._write_statement(run, rounds=3)
+
+    with mock.patch.object(bundle, 'copy_file', release_after_the_first):
+      manifest = export.export_bundle(run, output=run.parent / 'out')
+    self.assertEqual(copied[0], bundle.WEIGHTS)
+    self.assertEqual(manifest['rounds'], 3)
+
+  @pytest.mark.once
+  def test_no_link_is_followed(self):
+    for name in (bundle.STATEMENT_PAGE, bundle.WEIGHTS, 'process/next.pb', ''):
+      run = self._copied_run()
+      path, away = run / 'release' / name, run / 'away'
+      path.parent.mkdir(exist_ok=True)
+      if path.exists():
+        path.rename(away)
+      path.symlink_to(away)
+      with self.assertRaisesRegex(
+          _checks.ArgumentError, 'run=.* without links.*is one'
+      ):
+        export.export_bundle(run, output=run.parent / 'out')
+      if name:
+        # One that appears after the check.
+        with self.assertRaises(OSError):
+          bundle.copy_file(path, run.parent / 'out')
 
   @pytest.mark.once
   def test_command_line(self):

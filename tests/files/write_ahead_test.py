@@ -45,6 +45,18 @@ class WriteAheadRecordTest(absltest.TestCase):
         [json.loads(line)['epsilon'] for line in lines], [0.5, 0.7, 0.8]
     )
 
+  def test_what_was_released_is_read_without_a_change(self):
+    record = self._open()
+    self.assertEqual(write_ahead.released_through(self.path), 0)
+    for index in (1, 2):
+      record.begin(index, ['a'], spent={})
+      record.release(index)
+    with open(self.path, 'ab') as file:
+      file.write(b'{"released": 3}')  # Without an end: still being written.
+    before = self.path.read_bytes()
+    self.assertEqual(write_ahead.released_through(self.path), 2)
+    self.assertEqual(self.path.read_bytes(), before)
+
   def test_line_is_on_the_disk_before_begin_returns(self):
     record = self._open()
     with mock.patch.object(os, 'fsync') as fsync:

@@ -7,9 +7,14 @@ process that may contain a noise key or that is Python code. The caller may pass
 a process, built anew as for the run. It must then fit the plan and the type
 that the run has recorded.
 
-Only `release/` of the run is read, and nothing here opens a checkpoint. So a
-bundle cannot hold the state of the aggregator, with its noise key and its
-memory of noise.
+Everything in a bundle comes from `release/` of the run, where no link is
+followed, and nothing here opens a checkpoint. So a bundle cannot hold the state
+of the aggregator, with its noise key and its memory of noise.
+
+A run may release its next round meanwhile. So the weights are copied first and
+the statement afterwards, which must count all rounds that the write-ahead
+record says were released before. Without that record, as for a copy of
+`release/` alone, the statement is as new as the run has written it.
 """
 
 import contextlib
@@ -17,6 +22,7 @@ import json
 import os
 import pathlib
 import shutil
+import warnings
 from typing import Any
 
 import tensorflow_federated as tff
@@ -32,15 +38,12 @@ from tff_dp.export import saved_models
 from tff_dp.export import task_config
 from tff_dp.export import verification
 from tff_dp.files import run_directory
+from tff_dp.files import write_ahead
 from tff_dp.plans import events as events_lib
 from tff_dp.program import certification
 from tff_dp.program.files import process_files
 
-_COPIED = (
-    bundle.STATEMENT, bundle.STATEMENT_PAGE, bundle.EVENTS, bundle.WEIGHTS
-)
-_NO_PROCESS = 'the run has kept none, and none was given'
-_NO_MODEL = 'no functional model was given'
+_SAYING = (bundle.STATEMENT, bundle.STATEMENT_PAGE, bundle.EVENTS)
 
 
 def export_bundle(
@@ -70,8 +73,10 @@ def export_bundle(
     ArgumentError: If `run`, `output` or `odp_population` is not as described,
       if process or model do not belong to the run, or if the model may do more
       than compute.
-    PrivacyRefusedError: If the process has a fixed key, or adds other noise
-      than the plan of the run says. Also if the process that the run has kept
+    PrivacyRefusedError: If the statement is not that of the plan and rounds, or
+      if it counts fewer rounds than were released. If the process has a fixed
+      key, or adds other noise than the plan of the run says. Also if the process
+      that the run has kept
       may do more than compute, or if On-Device Personalization cannot express
       the plan.
   """
@@ -82,21 +87,15 @@ def export_bundle(
     raise _checks.ArgumentError(
         'output', os.fspath(output), 'a new or empty directory'
     )
-  described = events_lib.read(release / bundle.EVENTS)
-  weights = models.read_weights(release / bundle.WEIGHTS)
-  if model is not None:
-    models.check(model, weights)
-  config = None
-  if odp_population is not None:
-    config = task_config.render(described, population=odp_population)
   # A later refusal then leaves no half-written bundle behind.
   temporary = output.with_name(output.name + '.tff_dp_tmp')
   if temporary.exists():
     shutil.rmtree(temporary)
   temporary.mkdir(parents=True)
   try:
+    released = _copy(release, temporary)
     manifest = _write(
-        temporary, release, described, weights, process, model, config
+        temporary, release, released, process, model, odp_population
     )
     if output.exists():
       output.rmdir()
@@ -107,25 +106,89 @@ def export_bundle(
   return manifest
 
 
-def _write(root, release, described, weights, process, model, config):
-  """Writes all files into an empty directory, and returns the manifest."""
+def _copy(release: pathlib.Path, root: pathlib.Path) -> int:
+  """Copies the weights, and then the statement and the events.
+
+  Returns:
+    The last round that was released when the weights had been copied, as far as
+    is known.
+  """
+  bundle.copy_file(release / bundle.WEIGHTS, root / bundle.WEIGHTS)
+  released = 0
+  # Whoever has only `release/`, or may not read `secret/`, has no record.
+  with contextlib.suppress(
+      FileNotFoundError, NotADirectoryError, PermissionError
+  ):
+    released = write_ahead.released_through(
+        release.parent / 'secret' / 'write_ahead.jsonl'
+    )
+  for name in _SAYING:
+    bundle.copy_file(release / name, root / name)
+  return released
+
+
+def _check_statement(root: pathlib.Path, facts, released: int) -> None:
+  """Raises unless a verifier accepts the statement, and it is new enough.
+
+  Args:
+    root: Directory of the bundle.
+    facts: See `bundle.write_manifest`.
+    released: Rounds that the statement must count.
+  """
+  found = verification.found(
+      'guarantee', lambda: verification.check_guarantee(root, facts)
+  )
+  if found.status == verification.FAILED:
+    raise _checks.PrivacyRefusedError(
+        f'the statement of the run is refused: {found.detail}',
+        why='--verify would refuse it; somebody may have changed it, another'
+        ' version of tff_dp may have written it, or the run is writing it now',
+        way_out='if the run goes on, export again later; otherwise open it again'
+        ' with the same arguments and this version: it then writes its statement',
+    )
+  points = bundle.read_json(root / bundle.STATEMENT)['points']
+  counted = points['mechanism']['rounds_done']
+  if counted < released:
+    raise _checks.PrivacyRefusedError(
+        f'the statement of the run counts {counted} rounds, but {released} were'
+        ' released',
+        why='the model may be of a later round than its statement, which would'
+        ' promise too much',
+        way_out='if the run goes on, export again later; otherwise open it again'
+        ' with the same arguments: it then writes its statement',
+    )
+
+
+def _write(root, release, released, process, model, odp_population):
+  """Writes all other files of a bundle, and returns the manifest."""
+  described = events_lib.read(root / bundle.EVENTS)
   plan, absent = described.plan, {}
-  for name in _COPIED:
-    shutil.copyfile(release / name, root / name)
+  facts = {
+      'plan_fingerprint': plan.fingerprint,
+      'rounds': described.num_rounds,
+      'absent': absent,
+  }
   run_directory.write_json(root / bundle.PLAN, plan.describe())
+  _check_statement(root, facts, released)
+  weights = models.read_weights(root / bundle.WEIGHTS)
+  if model is not None:
+    models.check(model, weights)
+  config = None
+  if odp_population is not None:
+    config = task_config.render(described, population=odp_population)
   if process is None:
     process = _kept_process(release / process_files.FOLDER)
   else:
     _check_process(process, plan, release)
   if process is None:
-    absent |= dict.fromkeys(bundle.OF_PROCESS, _NO_PROCESS)
+    absent |= dict.fromkeys(bundle.OF_PROCESS, bundle.NO_PROCESS)
   else:
     with contexts.ensure_installed():
       absent |= _write_process(root, process, plan)
   models.write_saved_model(root / bundle.SAVED_MODEL, weights, model)
   _check_model(root / bundle.SAVED_MODEL)
   if model is None:
-    absent[bundle.FUNCTIONAL_MODEL] = _NO_MODEL
+    absent[bundle.FUNCTIONAL_MODEL] = bundle.NO_MODEL
   else:
     models.write_functional_model(
         root / bundle.FUNCTIONAL_MODEL, weights, model
@@ -133,30 +196,37 @@ def _write(root, release, described, weights, process, model, config):
     _check_model(root / bundle.FUNCTIONAL_MODEL)
   if config is None:
     absent[bundle.TASK_CONFIG] = (
-        task_config.why_not(plan) or 'no population was named'
+        task_config.why_not(plan) or bundle.NO_POPULATION
     )
   else:
     (root / bundle.TASK_CONFIG).write_text(config, encoding='utf-8')
   card = model_card.render(
-      json.loads((root / bundle.STATEMENT).read_text(encoding='utf-8')),
+      bundle.read_json(root / bundle.STATEMENT),
       weights=weights,
       rounds=described.num_rounds,
       absent=absent,
       odp=None if config is None else task_config.accounting(described),
   )
   (root / bundle.CARD).write_text(card, encoding='utf-8')
-  facts = {
-      'plan_fingerprint': plan.fingerprint,
-      'rounds': described.num_rounds,
-      'absent': absent,
-  }
   bundle.write_manifest(root, facts)
   return bundle.read_manifest(root)
 
 
 def _check_run(run, release: pathlib.Path) -> None:
-  """Raises unless the directory has the files of a finished run."""
-  missing = [name for name in _COPIED if not (release / name).is_file()]
+  """Raises unless the directory has the files of a run, none of them a link."""
+  copied = [*_SAYING, bundle.WEIGHTS]
+  process = [f'{process_files.FOLDER}/{name}' for name in bundle.OF_PROCESS[:2]]
+  for name in ('', *copied, 'config.json', process_files.FOLDER, *process):
+    if (release / name).is_symlink():
+      raise _checks.ArgumentError(
+          'run',
+          os.fspath(run),
+          f'a directory without links, but {release / name} is one',
+          why='a link may lead to a file that must not leave the machine, such'
+          ' as a noise key',
+          way_out='replace the link by the file that the run wrote',
+      )
+  missing = [name for name in copied if not (release / name).is_file()]
   if missing:
     raise _checks.ArgumentError(
         'run',
@@ -234,7 +304,8 @@ def _write_process(root, process, plan) -> dict[str, str]:
   """Writes the process and its forms. Returns absent part -> reason."""
   why_not = _why_not_in_a_bundle(process)
   if why_not:
-    return dict.fromkeys(bundle.OF_PROCESS, why_not)
+    warnings.warn(f'the bundle has no process: {why_not}', stacklevel=2)
+    return dict.fromkeys(bundle.OF_PROCESS, bundle.NOT_ALLOWED)
   verification.check_process(process.initialize, process.next, plan)
   process_files.write(root / bundle.INITIALIZE, process.initialize)
   process_files.write(root / bundle.NEXT, process.next)

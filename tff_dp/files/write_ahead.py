@@ -43,6 +43,39 @@ _CLIENTS = 'clients'
 _DATA = 'data'
 
 
+def released_through(path: str | os.PathLike) -> int:
+  """Returns the last round that a run may have released, 0 if there is none.
+
+  It only reads, so the run may go on meanwhile.
+
+  Args:
+    path: File of a `WriteAheadRecord`.
+
+  Raises:
+    OSError: If the file is a link or not regular, or cannot be read.
+    PrivacyRefusedError: If the file is damaged.
+  """
+  found = 0
+  with open(regular.open_file(path, follow_links=False), 'rb') as file:
+    lines = iter(lambda: file.readline(_LONGEST_LINE), b'')
+    for number, line in enumerate(lines, start=1):
+      if not line.endswith(b'\n') and len(line) < _LONGEST_LINE:
+        break  # Nothing is released before its line is complete.
+      try:
+        found = int(regular.parse_json(line).get(_RELEASED, found))
+      except (ValueError, TypeError, AttributeError) as error:
+        raise _damaged(path, number) from error
+  return found
+
+
+def _damaged(path, number: int) -> _checks.PrivacyRefusedError:
+  return _checks.PrivacyRefusedError(
+      f'line {number} of the write-ahead record {path} is damaged',
+      why='it counts the rounds that have spent privacy',
+      way_out='restore the file from a copy, or start a new run',
+  )
+
+
 class WriteAheadRecord:
   """An append-only file: a JSON line per round that begins, and per release.
 
@@ -98,12 +131,7 @@ class WriteAheadRecord:
           break
         if not self._is_taken(line):
           self._file.close()
-          raise _checks.PrivacyRefusedError(
-              f'line {number} of the write-ahead record {self._path} is'
-              ' damaged',
-              why='it counts the rounds that have spent privacy',
-              way_out='restore the file from a copy, or start a new run',
-          )
+          raise _damaged(self._path, number)
         complete += len(line)
 
   def begin(
