@@ -44,6 +44,10 @@ from tff_dp.program import certification
 from tff_dp.program.files import process_files
 
 _SAYING = (bundle.STATEMENT, bundle.STATEMENT_PAGE, bundle.EVENTS)
+_WAY_OUT = (
+    'if the run goes on, export again later; otherwise open it again with the'
+    ' same arguments and this version: it then writes its statement'
+)
 
 
 def export_bundle(
@@ -73,10 +77,9 @@ def export_bundle(
     ArgumentError: If `run`, `output` or `odp_population` is not as described,
       if process or model do not belong to the run, or if the model may do more
       than compute.
-    PrivacyRefusedError: If the statement is not that of the plan and rounds, or
-      if it counts fewer rounds than were released. If the process has a fixed
-      key, or adds other noise than the plan of the run says. Also if the process
-      that the run has kept
+    PrivacyRefusedError: If the statement is not that of the plan, or counts
+      fewer rounds than were released. Also if the process has a fixed key, or
+      adds other noise than the plan says, if the process that the run has kept
       may do more than compute, or if On-Device Personalization cannot express
       the plan.
   """
@@ -143,8 +146,7 @@ def _check_statement(root: pathlib.Path, facts, released: int) -> None:
         f'the statement of the run is refused: {found.detail}',
         why='--verify would refuse it; somebody may have changed it, another'
         ' version of tff_dp may have written it, or the run is writing it now',
-        way_out='if the run goes on, export again later; otherwise open it again'
-        ' with the same arguments and this version: it then writes its statement',
+        way_out=_WAY_OUT,
     )
   points = bundle.read_json(root / bundle.STATEMENT)['points']
   counted = points['mechanism']['rounds_done']
@@ -154,8 +156,7 @@ def _check_statement(root: pathlib.Path, facts, released: int) -> None:
         ' released',
         why='the model may be of a later round than its statement, which would'
         ' promise too much',
-        way_out='if the run goes on, export again later; otherwise open it again'
-        ' with the same arguments: it then writes its statement',
+        way_out=_WAY_OUT,
     )
 
 

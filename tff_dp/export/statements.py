@@ -102,8 +102,8 @@ def check(content: Mapping[str, Any], described) -> None:
       is_same = _is_near(path, one, other, described.delta)
     if not is_same:
       raise Wrong(
-          f'the statement says {_named(path)}={_checks.shown(one)}, and the plan'
-          f' gives {_checks.shown(other)}'
+          f'the statement says {_named(path)}={_checks.shown(one)}, and the'
+          f' plan gives {_checks.shown(other)}'
       )
 
 
@@ -201,8 +201,8 @@ def _observed(plan, points: Mapping[str, Any], done: int) -> Any:
     smallest, largest = map(int, cohorts.groups())
     if not smallest <= largest <= num_clients <= done * largest:
       raise Wrong(
-          f'the statement says that {smallest} to {largest} clients a round were'
-          f' {num_clients} clients in {done} rounds'
+          f'the statement says that {smallest} to {largest} clients a round'
+          f' were {num_clients} clients in {done} rounds'
       )
   return participation_ledger.Observed(
       num_rounds=done,

@@ -15,10 +15,10 @@ _NOT_ACCOUNTED = 'not accounted for: may have used the protected data'
 class Declarations:
   """Facts that the person who runs the training declares.
 
-  All but the population are sentences in one line, or 'none'. By default they say that
-  nothing is declared or accounted for. Two say more by default: `delta_reason`,
-  that the user chose delta, and `not_covered`, that TFF's training metrics have
-  no noise.
+  All but the population are sentences in one line, or 'none'. By default they
+  say that nothing is declared or accounted for. Two say more by default:
+  `delta_reason`, that the user chose delta, and `not_covered`, that TFF's
+  training metrics have no noise.
 
   Attributes:
     population: Number of clients, `None` if unknown.
