@@ -49,7 +49,7 @@ _LONGEST_TEXT = 10_000
 _CHECKED = (
     builder.NOT_VERIFIED,
     builder.CERTIFIED,
-    loop._CHECKED,  # pylint: disable=protected-access
+    loop.CHECKED,
 )
 # Sentences about who took part, as in `Observed.sentence` and the statements of
 # DP-FTRL and of draw and discard.
@@ -121,8 +121,7 @@ def _anew(points: Mapping[str, Any], described, free: str) -> dict[str, Any]:
   """
   plan, process = described.plan, points['implementation']['process']
   own = {}
-  # pylint: disable-next=protected-access
-  if process == server_rounds._PROCESS:
+  if process == server_rounds.PROCESS:
     own = _of_server(plan, points['setting']['adversary'], free)
   elif process not in _CHECKED:
     raise Wrong(
@@ -167,8 +166,7 @@ def _of_server(plan, adversary: str, free: str) -> dict[str, str]:
 
   def sentences(stack):
     return builder.sentences(
-        # pylint: disable-next=protected-access
-        server_rounds._SENTENCES + cohorts.sentences.lstrip(),
+        server_rounds.SENTENCES + cohorts.sentences.lstrip(),
         trust=plan.trust,
         stack=stack,
     )

@@ -38,7 +38,7 @@ from tff_dp.statement import builder
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import statement as statement_lib
 
-_SENTENCES = """
+SENTENCES = """
 setting.trusted: {trust}; its clients, with their own data: to compute on it what
     they are asked to, and to keep the model of one identity each. They are not
     trusted with clipping: the server clips every update again
@@ -55,7 +55,7 @@ implementation.bad_updates: an update that is not finite or not of the model's
     shape counts as zero, one over the clip norm is scaled; who sent it is in
     secret/clients.jsonl and not released
 """
-_PROCESS = 'tff_dp itself clips the updates, adds them up and adds the noise'
+PROCESS = 'tff_dp itself clips the updates, adds them up and adds the noise'
 _NOT_COVERED = 'secret/clients.jsonl, which names clients by their updates'
 
 
@@ -370,12 +370,12 @@ class ServerRounds:
             observed=self._cohorts.observed(begun) if begun else None,
             insecure_seed=self._is_insecure,
             declarations=self._declarations,
-            process=_PROCESS,
+            process=PROCESS,
         )
     )
     points = {name: dict(values) for name, values in stated.points.items()}
     own = builder.sentences(
-        _SENTENCES + self._cohorts.sentences.lstrip(),
+        SENTENCES + self._cohorts.sentences.lstrip(),
         trust=self.plan.trust,
         stack=self._stack,
     )

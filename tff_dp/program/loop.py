@@ -42,7 +42,7 @@ from tff_dp.statement import builder
 from tff_dp.statement import declarations as declarations_lib
 from tff_dp.statement import statement as statement_lib
 
-_CHECKED = (
+CHECKED = (
     f'{builder.CERTIFIED}. Stated are the rounds of one tff_dp.program.Loop,'
     ' which saved model and ledger together. Not seen, and not covered: other'
     ' rounds of the process or of its state, and cohorts chosen by looking at'
@@ -144,7 +144,7 @@ class Loop:
           declarations=declared,
           driver={'loop': 'own'},
       )
-      self._run.checked = _CHECKED
+      self._run.checked = CHECKED
       with training.logged(self._run.directory):
         self._run.restore('quiet')
         self._released = self._run.begin()
