@@ -185,9 +185,9 @@ class _OrderTestCase(kills.RunsTestCase):
     self.assertLessEqual(found['released'], found['begun'])
     self.assertLessEqual(found['released'], found['saved'])
     self.assertLessEqual(found['saved'], found['begun'])
-    # What the last documents say is never less than the released rounds, but
-    # for the rounds whose rows are being written.
-    self.assertLessEqual(found['stated'] or 0, found['begun'])
+    # No row is of a round that the statement leaves out.
+    self.assertLessEqual(found['rows'], found['stated'])
+    self.assertLessEqual(found['stated'], found['begun'])
 
 
 def _state(root: pathlib.Path) -> dict[str, int]:
@@ -222,10 +222,10 @@ class OrderTest(_OrderTestCase):
         _without_columns(disk.events[beginning:]),
         [
             f'{_RECORD} 1', *_READ, 'train 1', *_saved(1, 0, 2),
-            *_evaluated(1), *_ROWS, *_STATED,
+            *_STATED, *_evaluated(1), *_ROWS,
             f'{_RECORD} 3', *_READ, 'train 2', *_saved(2, 2, 4),
-            *_evaluated(3), *_ROWS, *_STATED,
-            *_whole('release/model.npz'), *_STATED, *_FINISHED,
+            *_STATED, *_evaluated(3), *_ROWS,
+            *_STATED, *_whole('release/model.npz'), *_FINISHED,
         ],
     )
 
@@ -239,10 +239,10 @@ class OrderTest(_OrderTestCase):
         [
             f'{_RECORD} 1', *_READ, 'train 1',
             f'{_RECORD} 2', *_READ, 'train 2', *_saved(2, 0, 3, num_new=2),
-            *_ROWS, *_ROWS, *_STATED,
+            *_STATED, *_ROWS, *_ROWS,
             f'{_RECORD} 4', *_READ, 'train 3', *_saved(3, 2, 5),
-            *_evaluated(3), *_ROWS, *_STATED,
-            *_whole('release/model.npz'), *_STATED, *_FINISHED,
+            *_STATED, *_evaluated(3), *_ROWS,
+            *_STATED, *_whole('release/model.npz'), *_FINISHED,
         ],
     )
 
@@ -256,10 +256,10 @@ class OrderTest(_OrderTestCase):
         [
             f'{_RECORD} 1', *_READ, 'train 1',
             f'{_RECORD} 2', *_READ, 'train 2', *_saved(2, 0, 3, num_new=2),
-            *_evaluated(2), *_ROWS, *_ROWS, *_STATED,
+            *_STATED, *_evaluated(2), *_ROWS, *_ROWS,
             f'{_RECORD} 4', *_READ, 'train 3', *_saved(3, 3, 5),
-            *_evaluated(4), *_ROWS, *_STATED,
-            *_whole('release/model.npz'), *_STATED, *_FINISHED,
+            *_STATED, *_evaluated(4), *_ROWS,
+            *_STATED, *_whole('release/model.npz'), *_FINISHED,
         ],
     )
 
@@ -271,7 +271,7 @@ class OrderTest(_OrderTestCase):
     expected = []
     for each in range(1, _ROUNDS + 1):
       expected += [f'{_RECORD} {2 * each - 1}', *_READ, f'train {each}']
-      expected += [*_saved(each, each - 1, 2 * each), *_ROWS, *_STATED]
+      expected += [*_saved(each, each - 1, 2 * each), *_STATED, *_ROWS]
       expected += ['returned']
     self.assertEqual(_without_columns(disk.events[beginning:]), expected)
 
@@ -297,9 +297,9 @@ class OrderTest(_OrderTestCase):
         rest,
         [
             f'{_RECORD} 3', *_READ, 'train 2',
-            *_saved(2, 2, 4)[:-1], *setting, f'{_RECORD} 4', *_evaluated(3),
-            *_ROWS, *_STATED,
-            *_whole('release/model.npz'), *_STATED, *_FINISHED,
+            *_saved(2, 2, 4)[:-1], *setting, f'{_RECORD} 4', *_STATED,
+            *_evaluated(3), *_ROWS,
+            *_STATED, *_whole('release/model.npz'), *_FINISHED,
         ],
     )
 
