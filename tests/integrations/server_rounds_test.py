@@ -38,6 +38,7 @@ from tff_dp.participation import coins
 from tff_dp.participation import sampling
 from tff_dp.statement import declarations
 from tff_dp.systems.dp_ftrl import plan as dp_ftrl_plan
+from tff_dp.systems.sampling import plan as sampling_plan
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _NUM_ROUNDS = 12
@@ -382,6 +383,17 @@ class ServerRoundsTest(parameterized.TestCase):
     points = self._open(declarations=declared).statement().points
     self.assertIn('secret/clients.jsonl', points['release']['not_covered'])
     self.assertEqual(points['setting']['data_name'], 'mine')
+
+  def test_another_population_than_the_plans_is_refused(self):
+    plan = sampling_plan.SamplingPlan(
+        population=12, clients_per_round=3, num_rounds=4, noise_multiplier=2.0
+    )
+    with self.assertRaisesRegex(
+        _checks.ArgumentError, 'declarations.population=1000000[^^]*12, the'
+    ):
+      self._open(
+          plan=plan, declarations=declarations.Declarations(population=10**6)
+      )
 
   def test_a_round_that_stopped_in_the_middle_is_not_finished(self):
     rounds = self._open()

@@ -468,6 +468,15 @@ class SentReportsTest(_LoopTestCase):
         loop.next(cohort)
     self.assertEqual(loop.rounds_done, 1)
 
+  def _train_until_killed_in_round_5(self) -> None:
+    begin = write_ahead.WriteAheadRecord.begin
+    with mock.patch.object(
+        write_ahead.WriteAheadRecord,
+        'begin',
+        kills.at_call(begin, 5, is_after=True),
+    ), self.assertRaises(kills.Killed):
+      instance_run.run(self.root)
+
   def test_data_of_clients_that_come_in_another_order(self):
     def shuffled(name):
       return small_model.client(int(name[-1])).shuffle(4, seed=1)
@@ -477,13 +486,8 @@ class SentReportsTest(_LoopTestCase):
         'create_tf_dataset_for_client',
         side_effect=shuffled,
     )
-    begin = write_ahead.WriteAheadRecord.begin
-    with clients, mock.patch.object(
-        write_ahead.WriteAheadRecord,
-        'begin',
-        kills.at_call(begin, 5, is_after=True),
-    ), self.assertRaises(kills.Killed):
-      instance_run.run(self.root)
+    with clients:
+      self._train_until_killed_in_round_5()
     for _ in range(2):
       with clients, self.assertRaisesRegex(
           _checks.PrivacyRefusedError, 'round 5 .*Shuffle'
@@ -495,13 +499,7 @@ class SentReportsTest(_LoopTestCase):
 
   def test_train_of_clients_that_draw_anew(self):
     self._draws_anew()
-    begin = write_ahead.WriteAheadRecord.begin
-    with mock.patch.object(
-        write_ahead.WriteAheadRecord,
-        'begin',
-        kills.at_call(begin, 5, is_after=True),
-    ), self.assertRaises(kills.Killed):
-      instance_run.run(self.root)
+    self._train_until_killed_in_round_5()
     for _ in range(2):
       # Round 4 is saved, though only every third round had to be.
       with self.assertRaisesRegex(
